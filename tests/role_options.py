@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import textwrap
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ import nccl_page
 import skill_page
 import untested
 import yaml
+from msgspec import inspect
 from trueup_controller import settings
 from trueup_controller.azure import parameters
 from trueup_controller.settings import PREFIX
@@ -197,23 +200,63 @@ user's file of parameters hold them ([azure_provision](../guides/azure_provision
 
 def deployment() -> str:
     """docs/reference/azure_parameters.md."""
-    every = [
-        (f"{one.name}{of}.{inner.name}" if inner is not one else one.name, inner)
-        for one in parameters.OPTIONS
-        for of in ["[]" if one.type == "list" else ""]
-        for inner in (*([one] if of or not one.fields else []), *one.fields)
-    ]
-    rows = []
-    for name, one in every:
-        choices = f" One of {', '.join(f'`{word}`' for word in one.choices if word)}."
-        about = one.described() + (choices if one.choices else "")
-        rows.append(f"| `{name}` ({one.type}) | {_shown(one)} | {about} |\n")
-    return DEPLOYMENT + "".join(rows)
+    rows = "".join(_rows(inspect.type_info(parameters.Stated), ""))
+    return DEPLOYMENT + rows
+
+
+def _rows(kind: Any, where: str) -> Iterator[str]:
+    """A row for each member of a model, and for the members of a model in it."""
+    texts = _described(kind.cls)
+    for field in kind.fields:
+        metas = getattr(field.type, "types", (field.type,))
+        inner = getattr(field.type, "item_type", field.type)
+        is_list = inner is not field.type
+        if not isinstance(inner, inspect.StructType) or is_list:
+            text, default = texts[field.encode_name]
+            name, kind_name = f"{where}{field.encode_name}", _KINDS[type(metas[0])]
+            about = f"{text[:-1]}{_limits(metas[0])}"
+            yield f"| `{name}` ({kind_name}) | {default or _written(field)} | {about} |\n"
+        if isinstance(inner, inspect.StructType):
+            yield from _rows(inner, f"{where}{field.encode_name}{'[]' if is_list else ''}.")
+
+
+_KINDS = {
+    inspect.StrType: "str",
+    inspect.LiteralType: "str",
+    inspect.BoolType: "bool",
+    inspect.IntType: "int",
+    inspect.FloatType: "float",
+    inspect.ListType: "list",
+    inspect.DictType: "dict",
+}
+
+
+def _described(model: type) -> dict[str, tuple[str, str]]:
+    """Of a model's docstring: each member's text, and its default in words."""
+    _, _, listed = cleandoc(str(model.__doc__)).partition("Attributes:\n")
+    entries = re.findall(r"^    (\w+): ((?:.|\n     )+)", listed, re.MULTILINE)
+    texts = {}
+    for name, lines in entries:
+        text, _, default = " ".join(lines.split()).partition(" Default: ")
+        text, required, _ = text.partition(" Required.")
+        texts[name] = (text, "must be given" if required else default.removesuffix("."))
+    return texts
+
+
+def _limits(kind: Any) -> str:
+    choices = getattr(getattr(kind, "item_type", kind), "values", ())
+    least, most = (getattr(kind, name, None) for name in ("ge", "le"))
+    parts = [f"{least:g} or more"] if least not in (None, -1e300) else []
+    parts += [f"{most:g} or less"] if most not in (None, 1e300) else []
+    listed = ", ".join(f"`{word}`" for word in choices if word)
+    return (f": {', '.join(parts)}." if parts else ".") + (f" One of {listed}." if choices else "")
+
+
+def _written(field: Any) -> str:
+    return f"`{json.dumps(field.default)}`" if field.default != "" else "empty"
 
 
 def _shown(one: Option) -> str:
-    if one.required:
-        return "must be given"
     if one.why:
         return one.why
     return f"`{json.dumps(one.default)}`" if one.default != "" else "empty"

@@ -16,11 +16,14 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
+from msgspec import UNSET, Meta
 from trueup_node import record as records
-from trueup_node.errors import BadInput
+
+from .typed import typed
 
 FILE = "catalog/acceptance.yml"
 SCHEMA = "trueup.acceptance/1"
@@ -44,10 +47,10 @@ ASK_FOR_STEPS = "-e trueup_acceptance_change=true"
 # How long a command may take unless its check says so, and how much of a text is evidence.
 SECONDS = 30
 _SHOWN = 160
-# By kind of check: the members that it may have beside its subject.
-_TEXT = ("has", "lacks")
 _RANGE = ("from", "to")
-KINDS = {
+# By kind of check: its members beside the subject.
+_TEXT = ("has", "lacks")
+KINDS: Mapping[str, Sequence[str]] = {
     "file": _TEXT,
     "command": (*_TEXT, "seconds"),
     "fact": ("is", "count", *_TEXT, *_RANGE),
@@ -60,28 +63,112 @@ KINDS = {
 # Kinds of checks in a row with steps. A file or command read on the changed node is itself a step.
 _AFTER_STEPS = ("step", "fact", "record")
 
-Check = Mapping[str, Any]
 # Outcome, and the evidence in a sentence.
 Finding = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Row:
+Text = Annotated[str, Meta(min_length=1)]
+Argv = Annotated[list[str], Meta(min_length=1)]
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A command that changes the node, and its time limit."""
+
+    run: Argv
+    seconds: int
+
+
+class Check(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    rename={"from_": "from", "is_": "is"},
+    omit_defaults=True,
+):
+    """One of ``KINDS``, and the members of that kind; the head of the file describes each."""
+
+    file: str | None = None
+    command: Argv | None = None
+    fact: str | None = None
+    record: str | None = None
+    step: int | None = None
+    has: list[re.Pattern[str]] = []
+    lacks: list[re.Pattern[str]] = []
+    is_: Any = UNSET
+    count: int | None = None
+    from_: float | None = None
+    to: float | None = None
+    seconds: int = SECONDS
+    metric: str | None = None
+    where: dict[str, Any] = {}
+    message_bytes: int | None = None
+    statistic: str = "median"
+    best: bool = False
+    alike: float | None = None
+    not_below: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        members = set(msgspec.to_builtins(self, enc_hook=str))
+        if len(members & set(KINDS)) != 1:
+            raise ValueError(f"a check asks one of {', '.join(KINDS)}")
+        members.remove(self.kind)
+        if strange := sorted(members - set(KINDS[self.kind])):
+            raise ValueError(f"a check of a {self.kind} has no {strange[0]}")
+        if not members and self.kind != "record":
+            raise ValueError(f"the check of a {self.kind} compares nothing")
+
+    @property
+    def kind(self) -> str:
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        limits = {"from": self.from_, "to": self.to}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One row; the head of the file describes each member."""
 
-    id: str
-    what: str
+    id: Text
+    what: Text
     minutes: int
-    test: str
-    expected: str
-    applies: Mapping[str, Any] = field(default_factory=dict)
+    test: Text
+    expected: Text
+    applies: dict[str, Any] = {}
     needs: str = ""
-    given: list[str] = field(default_factory=list)
+    given: list[str] = []
     after_reboot: bool = False
-    steps: list[Mapping[str, Any]] = field(default_factory=list)
-    restore: list[Mapping[str, Any]] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    beyond: list[str] = field(default_factory=list)
+    steps: list[Step] = []
+    restore: list[Step] = []
+    checks: list[Check] = []
+    beyond: list[str] = []
+
+    def __post_init__(self) -> None:
+        if unknown := [need for need in self.beyond if need not in BEYOND]:
+            raise ValueError(f"beyond is {unknown[0]!r}, and not one of {', '.join(BEYOND)}")
+        if not (self.checks or self.beyond):
+            raise ValueError("it has neither checks nor what it needs beyond them (`beyond`)")
+        if bool(self.steps) != bool(self.restore) or (self.steps and not self.checks):
+            raise ValueError("steps, restore and checks stand together")
+        for check in self.checks if self.steps else ():
+            if check.kind not in _AFTER_STEPS:
+                raise ValueError(
+                    f"make the {check.kind} that is read after steps a step of its own"
+                )
+        for check in self.checks:
+            if check.step is not None and check.step not in range(1, len(self.steps) + 1):
+                raise ValueError(f"there is no step {check.step}")
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    rows: list[Row]
+
+    def __post_init__(self) -> None:
+        ids = [row.id for row in self.rows]
+        if twice := sorted({row_id for row_id in ids if ids.count(row_id) > 1}):
+            raise ValueError(f"the id {twice[0]} stands twice; give one of them another")
 
 
 @dataclass(frozen=True)
@@ -112,10 +199,6 @@ class Facts:
 
 # ---- rows ---------------------------------------------------------------------------------------
 
-_LISTS = ("given", "steps", "restore", "checks", "beyond")
-_TYPES = {"minutes": int, "applies": dict, "after_reboot": bool, **dict.fromkeys(_LISTS, list)}
-_OPTIONAL = ("applies", "after_reboot", "needs", *_LISTS)
-
 
 def rows(data: Any) -> list[Row]:
     """The rows of the file, in its order.
@@ -123,97 +206,7 @@ def rows(data: Any) -> list[Row]:
     Raises:
         BadInput: it is not of that form, or an id stands twice.
     """
-    listed = data.get("rows") if isinstance(data, dict) else None
-    if not isinstance(listed, list):
-        raise BadInput(f"{FILE}: a mapping with a list `rows` is expected")
-    parsed_rows = [_row(row_number, item) for row_number, item in enumerate(listed, 1)]
-    ids = [row.id for row in parsed_rows]
-    twice = sorted({row_id for row_id in ids if ids.count(row_id) > 1})
-    if twice:
-        raise BadInput(f"{FILE}: the id {twice[0]} stands twice; give one of them another")
-    return parsed_rows
-
-
-def _row(row_number: int, item: Any) -> Row:
-    where = f"{FILE}: row {row_number}"
-    if not isinstance(item, dict):
-        raise BadInput(f"{where} is not a mapping")
-    where += f" ({item.get('id', 'without id')})"
-    names = [member.name for member in fields(Row)]
-    unknown = sorted(set(item) - set(names))
-    if unknown:
-        raise BadInput(f"{where}: there is no {unknown[0]} in a row")
-    for name in names:
-        kind = _TYPES.get(name, str)
-        wrong = not isinstance(item.get(name), kind) or item[name] == ""
-        if wrong and not (name in _OPTIONAL and name not in item):
-            raise BadInput(f"{where}: {name} is missing or no {kind.__name__}")
-    for check in item.get("checks", []):
-        _refuse_check(where, check)
-    row = Row(**item)
-    for step in (*row.steps, *row.restore):
-        _refuse_step(where, step)
-    _refuse_row(where, row)
-    return row
-
-
-def _refuse_row(where: str, row: Row) -> None:
-    """Raise BadInput for a row whose members do not fit together."""
-    unknown = [requirement for requirement in row.beyond if requirement not in BEYOND]
-    if unknown:
-        raise BadInput(f"{where}: beyond is {unknown[0]!r}, and not one of {', '.join(BEYOND)}")
-    if not (row.checks or row.beyond):
-        raise BadInput(f"{where}: it has neither checks nor what it needs beyond them (`beyond`)")
-    if bool(row.steps) != bool(row.restore) or (row.steps and not row.checks):
-        raise BadInput(f"{where}: steps, restore and checks stand together")
-    if not all(isinstance(argument, str) for argument in row.given):
-        raise BadInput(f"{where}: given {row.given!r} is no list of texts")
-    for check in row.checks:
-        kind = _kind(check)
-        if row.steps and kind not in _AFTER_STEPS:
-            raise BadInput(f"{where}: make the {kind} that is read after steps a step of its own")
-        if kind == "step" and check["step"] not in range(1, len(row.steps) + 1):
-            raise BadInput(f"{where}: there is no step {check['step']!r}")
-
-
-def _refuse_step(where: str, step: Any) -> None:
-    """Raise BadInput for a step that is no command with a limit."""
-    fine = isinstance(step, dict) and set(step) == {"run", "seconds"}
-    argv = step["run"] if fine else []
-    if not (
-        isinstance(argv, list)
-        and argv
-        and all(isinstance(argument, str) for argument in argv)
-        and isinstance(step["seconds"], int)
-    ):
-        raise BadInput(f"{where}: a step is `run`, a list of texts, and `seconds`; {step!r} is not")
-
-
-def _refuse_check(where: str, check: Any) -> None:
-    """Raise BadInput for a check with no kind, with several, or with a member of no such kind."""
-    kinds = [kind for kind in KINDS if isinstance(check, dict) and kind in check]
-    if len(kinds) != 1:
-        raise BadInput(f"{where}: a check asks one of {', '.join(KINDS)}, and {check!r} does not")
-    [kind] = kinds
-    unknown = sorted(set(check) - {kind, *KINDS[kind]})
-    if unknown:
-        raise BadInput(f"{where}: a check of a {kind} has no {unknown[0]}")
-    argv = check.get("command", [""])
-    if not (
-        isinstance(argv, list) and argv and all(isinstance(argument, str) for argument in argv)
-    ):
-        raise BadInput(f"{where}: the command {argv!r} is no list of texts")
-    for pattern in (*check.get("has", []), *check.get("lacks", [])):
-        try:
-            re.compile(pattern)
-        except (re.error, TypeError) as error:
-            raise BadInput(f"{where}: {pattern!r} is no regular expression: {error}") from error
-    ranges = (*_RANGE, "count", "seconds", "alike")
-    numbers = [check[name] for name in ranges if name in check]
-    if not all(isinstance(number, (int, float)) for number in numbers):
-        raise BadInput(f"{where}: one of {numbers} is no number")
-    if set(check) == {kind} and kind != "record":
-        raise BadInput(f"{where}: the check of {check[kind]} compares nothing")
+    return typed(data, _File, FILE).rows
 
 
 # ---- a row on a machine -------------------------------------------------------------------------
@@ -236,12 +229,10 @@ def asks(listed: Sequence[Row], node: Mapping[str, Any]) -> dict[str, Any]:
     with ``argv`` and ``seconds``."""
     fitting = [row for row in listed if row.checks and misfit(row, node) is None]
     checks = [check for row in fitting for check in row.checks]
-    read = [
-        (check["command"], check.get("seconds", SECONDS)) for check in checks if "command" in check
-    ]
+    read = [(check.command, check.seconds) for check in checks if check.command]
     read += [(row.given, SECONDS) for row in fitting if row.given]
     commands = {_joined(argv): {"argv": argv, "seconds": seconds} for argv, seconds in read}
-    files = sorted({check["file"] for check in checks if "file" in check})
+    files = sorted({check.file for check in checks if check.file})
     programs = sorted({row.needs for row in fitting if row.needs})
     return {"files": files, "programs": programs, "commands": list(commands.values())}
 
@@ -253,7 +244,7 @@ def settle(row: Row, snapshot: Facts) -> dict[str, Any]:
     step_outputs = {f"step {n}": step["output"] for n, step in enumerate(done.get("steps", []), 1)}
     after_steps = replace(snapshot, commands={**snapshot.commands, **step_outputs})
     findings = _unfit(row, snapshot) or _undone(row, snapshot)
-    findings = findings or [_ASKED[_kind(check)](check, after_steps) for check in row.checks]
+    findings = findings or [_ASKED[check.kind](check, after_steps) for check in row.checks]
     if step_outputs:
         findings.append(_restored(done))
     worst = next(outcome for outcome in OUTCOMES if outcome in dict(findings))
@@ -268,7 +259,7 @@ def to_change(listed: Sequence[Row], snapshot: Facts) -> list[Row]:
 
 def read_after(row: Row) -> list[str]:
     """The facts of parts that a row with steps asks for, which were read before them: gpu, rdma."""
-    roots = {check["fact"].partition(".")[0] for check in row.checks if "fact" in check}
+    roots = {check.fact.partition(".")[0] for check in row.checks if check.fact}
     return sorted(roots & {"gpu", "rdma"})
 
 
@@ -321,11 +312,7 @@ def to_measure(listed: Sequence[Row], settled: Sequence[Mapping[str, Any]]) -> l
         settled_row["row"] for settled_row in settled if settled_row["outcome"] == UNMEASURED
     }
     checks = [check for row in listed if row.id in lacking for check in row.checks]
-    return list(dict.fromkeys(check["record"] for check in checks if "record" in check))
-
-
-def _kind(check: Check) -> str:
-    return next(kind for kind in KINDS if kind in check)
+    return list(dict.fromkeys(check.record for check in checks if check.record))
 
 
 def _joined(argv: Sequence[str]) -> str:
@@ -412,17 +399,17 @@ def _seconds(utc: str) -> int:
 
 
 def _file(check: Check, snapshot: Facts) -> Finding:
-    return _text(check, check["file"], snapshot.files, snapshot, "there is no such file")
+    return _text(check, str(check.file), snapshot.files, snapshot, "there is no such file")
 
 
 def _command(check: Check, snapshot: Facts) -> Finding:
-    argv = _joined(check["command"])
+    argv = _joined(check.command or [])
     return _text(check, argv, snapshot.commands, snapshot, "it is not installed")
 
 
 def _step(check: Check, snapshot: Facts) -> Finding:
     """Check the output of a step."""
-    return _text(check, f"step {check['step']}", snapshot.commands, snapshot, "it was not done")
+    return _text(check, f"step {check.step}", snapshot.commands, snapshot, "it was not done")
 
 
 def _text(
@@ -437,14 +424,14 @@ def _text(
 
 
 def _fact(check: Check, snapshot: Facts) -> Finding:
-    path = check["fact"]
+    path = str(check.fact)
     root, _, rest = path.partition(".")
     if snapshot.facts.get(root) is None:
         return UNMEASURED, f"{path}: {_UNKNOWN.get(root, 'not known')}"
     values = list(_walk(snapshot.facts[root], rest.split(".")))
-    if "count" in check:
-        state = PASSED if len(values) == check["count"] else FAILED
-        return state, f"{path}: {len(values)} found, {check['count']} expected"
+    if check.count is not None:
+        state = PASSED if len(values) == check.count else FAILED
+        return state, f"{path}: {len(values)} found, {check.count} expected"
     findings = [_compared(check, path, value) for value in values]
     wrong = [finding for finding in findings if finding[0] != PASSED]
     return (wrong or findings or [(FAILED, f"{path}: there is none")])[0]
@@ -476,33 +463,33 @@ def _compared(check: Check, name: str, value: Any) -> Finding:
     """A value, and whether it is as the check wants it."""
     text = "" if value is None else str(value)
     summary = f"{name}: {text.strip()[:_SHOWN] or value!r}"
-    if "is" in check and value != check["is"]:
-        return FAILED, f"{summary}, expected {check['is']}"
-    for pattern in check.get("has", []):
-        if not re.search(pattern, text, re.MULTILINE):
-            return FAILED, f"{summary}: nothing like {pattern}"
-    for pattern in check.get("lacks", []):
-        match = re.search(pattern, text, re.MULTILINE)
+    if check.is_ is not UNSET and value != check.is_:
+        return FAILED, f"{summary}, expected {check.is_}"
+    for pattern in check.has:
+        if not re.search(pattern.pattern, text, re.MULTILINE):
+            return FAILED, f"{summary}: nothing like {pattern.pattern}"
+    for pattern in check.lacks:
+        match = re.search(pattern.pattern, text, re.MULTILINE)
         if match:
             return FAILED, f"{name}: {match[0][:_SHOWN]} stands there"
-    if set(_RANGE) & set(check):
+    if check.limits:
         return _in_range(check, name, value)
     return PASSED, summary
 
 
 def _in_range(check: Check, name: str, value: Any) -> Finding:
-    low, high = check.get("from", float("-inf")), check.get("to", float("inf"))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return FAILED, f"{name}: {value} is no number"
-    limits = " ".join(f"{bound} {check[bound]:g}" for bound in _RANGE if bound in check)
+    low, high = check.limits.get("from", -math.inf), check.limits.get("to", math.inf)
     state = PASSED if low <= value <= high else FAILED
+    limits = " ".join(f"{bound} {limit:g}" for bound, limit in check.limits.items())
     return state, f"{name}: {value:g}, expected {limits}"
 
 
 def _record(check: Check, snapshot: Facts) -> Finding:
     """The newest run's records of a benchmark: all are ok, and so is the figure of each, or of the
     best."""
-    name, where = check["record"], check.get("where", {})
+    name, where = check.record, check.where
     of_tool = [record for record in snapshot.records if record["benchmark"] == name]
     matching = [record for record in of_tool if _has(where, record)]
     if not matching:
@@ -515,18 +502,18 @@ def _record(check: Check, snapshot: Facts) -> Finding:
         if record["outcome"] != "ok":
             return FAILED, f"{name} {record['case']} is {record['outcome']}: {record.get('reason')}"
     label = f"run {run}, {name}{_said(where)}"
-    if "metric" not in check:
+    if check.metric is None:
         return PASSED, f"{label}: {len(newest)} ok"
     values = _all_figures(check, newest)
-    if "alike" in check:
+    if check.alike is not None:
         return _alike(check, label, values)
-    if "not_below" not in check:
+    if check.not_below is None:
         return _judged(check, label, values)
-    reference_filter = {**where, **check["not_below"]}
+    reference_filter = {**where, **check.not_below}
     beside = [
         record for record in of_tool if record["run_id"] == run and _has(reference_filter, record)
     ]
-    label += f", not below{_said(check['not_below'])}"
+    label += f", not below{_said(check.not_below)}"
     return _not_below(label, values, _all_figures(check, beside))
 
 
@@ -544,13 +531,13 @@ def _not_below(label: str, values: list[Any], reference_values: list[Any]) -> Fi
 def _alike(check: Check, label: str, values: list[Any]) -> Finding:
     """All figures are the same to a part of the first."""
     if len(values) < 2:
-        return UNMEASURED, f"{label}: {len(values)} figure(s) {check['metric']}: measure several"
+        return UNMEASURED, f"{label}: {len(values)} figure(s) {check.metric}: measure several"
     odd = _odd(values)
     if odd:
         return FAILED, f"{label}: {odd[0]} is no number"
     off = max(abs(value - values[0]) for value in values)
-    state = PASSED if off <= check["alike"] * abs(values[0]) else FAILED
-    return state, f"{label}: {len(values)} of {check['metric']}, {values[0]:g} to {off:g}"
+    state = PASSED if off <= (check.alike or 0) * abs(values[0]) else FAILED
+    return state, f"{label}: {len(values)} of {check.metric}, {values[0]:g} to {off:g}"
 
 
 def _odd(values: Sequence[Any]) -> list[Any]:
@@ -561,10 +548,10 @@ def _odd(values: Sequence[Any]) -> list[Any]:
 def _judged(check: Check, label: str, values: list[Any]) -> Finding:
     """The first figure that is out of range; with ``best`` the highest alone is looked at."""
     if not values:
-        return FAILED, f"{label}: no figure {check['metric']}"
+        return FAILED, f"{label}: no figure {check.metric}"
     numbers = [value for value in values if isinstance(value, (int, float))]
-    chosen = [max(numbers)] if check.get("best") and numbers else values
-    findings = [_in_range(check, f"{label}: {check['metric']}", value) for value in chosen]
+    chosen = [max(numbers)] if check.best and numbers else values
+    findings = [_in_range(check, f"{label}: {check.metric}", value) for value in chosen]
     return next((finding for finding in findings if finding[0] != PASSED), findings[0])
 
 
@@ -586,9 +573,9 @@ def _all_figures(check: Check, listed: Sequence[Mapping[str, Any]]) -> list[Any]
 
 def _figures(check: Check, record: Mapping[str, Any]) -> Iterator[Any]:
     for row in record["metrics"]:
-        of_size = check.get("message_bytes") in (None, row.get("message_bytes"))
-        statistic = row.get("statistic") in (None, "single", check.get("statistic", "median"))
-        if row.get("name") == check["metric"] and of_size and statistic:
+        of_size = check.message_bytes in (None, row.get("message_bytes"))
+        statistic = row.get("statistic") in (None, "single", check.statistic)
+        if row.get("name") == check.metric and of_size and statistic:
             yield row.get("value")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import yaml
@@ -19,6 +19,7 @@ from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean
 
 from .benchmark_roles import role_of
+from .typed import typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,7 +51,7 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     published: dict[str, str]
     benchmark: str
     metric: str
-    at_least: float | None = None
+    at_least: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     unlike: str = ""
     same_size: bool = False
     statistic: str = ""
@@ -114,6 +115,10 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     cores: int | None = None
     reference: list[Reference] = []
 
+    def __post_init__(self) -> None:
+        if misfits := [*_misfits(self)]:
+            raise ValueError("; ".join(misfits))
+
 
 class Machine(NamedTuple):
     """The node that a preset is applied to.
@@ -151,13 +156,10 @@ def read(name: str, catalog: Path) -> Preset:
         raise BadInput(f"there is no preset {name!r}{hint}")
     path = catalog / _FOLDER / f"{name}.yml"
     try:
-        preset = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Preset)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadInput(f"{path}: {error}") from error
-    misfits = [*_misfits(preset)]
-    if misfits:
-        raise BadInput(f"{path}: {'; '.join(misfits)}")
-    return preset
+    return typed(document, Preset, str(path))
 
 
 def read_all(catalog: Path) -> dict[str, Preset]:
@@ -196,8 +198,6 @@ def _misfits(preset: Preset) -> Iterable[str]:
             yield f"reference compares {row.benchmark}, which the preset does not measure"
         if (row.at_least is None) != bool(row.unlike):
             yield f"reference of {row.metric} needs either at_least or unlike"
-        if row.at_least is not None and not 0 < row.at_least <= 1:
-            yield f"at_least is {row.at_least:g}: it must be above 0 and at most 1"
     if bool(preset.reference) == bool(preset.unpublished):
         yield "a preset has either reference or unpublished"
     if preset.node_counts and not preset.node_names:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -121,7 +122,7 @@ class ActionModule(ActionBase):
             return {}
         by_row = {}
         for row in acceptance.to_change(rows, observed):
-            arguments = {"steps": row.steps, "restore": row.restore}
+            arguments = msgspec.to_builtins({"steps": row.steps, "restore": row.restore})
             done = self._module("evidence_steps", arguments, variables)
             facts = {name: self._facts(name, variables) for name in acceptance.read_after(row)}
             step_results = {name: done[name] for name in ("refused", "steps", "restored")}

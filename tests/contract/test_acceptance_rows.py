@@ -43,7 +43,7 @@ def documented(root: str) -> dict[str, Any]:
     return found
 
 
-PATHS = sorted({check["fact"] for _, check in CHECKS if "fact" in check})
+PATHS = sorted({check.fact for _, check in CHECKS if check.fact})
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -62,11 +62,7 @@ def test_rows_are_for_what_a_node_is() -> None:
 
 
 def test_commands_only_read_and_end_in_time() -> None:
-    commands = {
-        tuple(check["command"]): check.get("seconds", acceptance.SECONDS)
-        for _, check in CHECKS
-        if "command" in check
-    }
+    commands = {tuple(check.command): check.seconds for _, check in CHECKS if check.command}
     assert [argv for argv in commands if not any([*argv[: len(one)]] == one for one in READS)] == []
     assert sum(commands.values()) <= 20 * 60
 
@@ -82,9 +78,9 @@ def test_figures_are_the_catalogs() -> None:
         values = {value[limits[one["comparison"]]] * factor for value in one["values"]}
         expected.setdefault((one["benchmark"], one["metric"]), set()).update(values)
     wanted = {
-        (check["record"], check["metric"], float(check["from"]))
+        (check.record, check.metric, check.from_)
         for _, check in CHECKS
-        if "from" in check and "record" in check
+        if check.from_ is not None and check.record
     }
     lost = {one for one in wanted if one[2] not in expected.get(one[:2], {one[2]})}
     assert lost == set()
@@ -116,7 +112,9 @@ def test_places_of_gpus_are_the_catalogs() -> None:
         for pair in bridge
     }
     [row] = [row for row in ROWS if row.id == "gpu-places"]
-    assert {check["file"]: check["has"] for check in row.checks} == wanted
+    assert {
+        check.file: [pattern.pattern for pattern in check.has] for check in row.checks
+    } == wanted
 
 
 def test_adapters_are_read_again_as_the_plays_read_them() -> None:
@@ -130,14 +128,14 @@ CHANGING = [pytest.param(row, id=row.id) for row in ROWS if row.steps]
 
 @pytest.mark.parametrize("row", CHANGING)
 def test_steps_end_within_the_rows_minutes(row: acceptance.Row) -> None:
-    limits = [step["seconds"] for step in (*row.steps, *row.restore)]
+    limits = [step.seconds for step in (*row.steps, *row.restore)]
     assert (sum(limits) <= row.minutes * 60, bool(row.given)) == (True, True)
 
 
 @pytest.mark.parametrize("row", CHANGING)
 def test_what_a_step_takes_away_is_put_back(row: acceptance.Row) -> None:
     """By the same program, or the file that was kept is put where it was."""
-    steps, back = ([" ".join(one["run"]) for one in part] for part in (row.steps, row.restore))
+    steps, back = ([" ".join(one.run) for one in part] for part in (row.steps, row.restore))
     kept = [step.split()[-2:] for step in steps if step.startswith("cp ")]
     assert [
         (old, new) for old, new in kept if not any(f"mv {new} {old}" in one for one in back)
@@ -155,7 +153,7 @@ def test_what_a_step_takes_away_is_put_back(row: acceptance.Row) -> None:
 SHELLS = [
     pytest.param(argv[2], id=f"{row.id}-{number}")
     for row in ROWS
-    for number, argv in enumerate([row.given, *(one["run"] for one in (*row.steps, *row.restore))])
+    for number, argv in enumerate([row.given, *(one.run for one in (*row.steps, *row.restore))])
     if argv[:2] == ["sh", "-c"]
 ]
 

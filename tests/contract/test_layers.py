@@ -52,7 +52,7 @@ CONTROLLER: Layers = (
         "evidence",
         *("download_failures", "forecast", "gate", "host_names", "known_faults", "lab"),
         *("launch_nodes", "machines", "morning", "package_failures", "project"),
-        *("removed_options", "role_folders"),
+        *("removed_options", "role_folders", "typed"),
         *("settings", "sizes", "system", "systemd"),
     ),
     ("azure", "desktops", "plans", "sites"),

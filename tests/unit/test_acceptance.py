@@ -42,33 +42,39 @@ def test_the_catalog_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (None, "list `rows`"),
-        ({"rows": {}}, "list `rows`"),
-        ({"rows": ["a"]}, "row 1 is not a mapping"),
+        (None, "it is None: it must be a mapping"),
+        ({"rows": {}}, "rows is {}: it must be a list"),
+        ({"rows": ["a"]}, "rows[0] is 'a': it must be a mapping"),
         ({"rows": [CHANGES, {**CHANGES}]}, "the id a stands twice"),
-        ({"rows": [{**ROW, "id": ""}]}, "id is missing"),
-        ({"rows": [{**ROW, "minutes": "1"}]}, "row 1 (a): minutes is missing or no int"),
-        ({"rows": [{**ROW, "applies": "hbv3"}]}, "applies is missing or no dict"),
-        ({"rows": [{**ROW, "expcted": "e"}]}, "there is no expcted in a row"),
-        ({"rows": [{**ROW, "checks": ["a"]}]}, "a check asks one of file, command"),
+        ({"rows": [{**ROW, "id": ""}]}, "id is ''"),
+        (
+            {"rows": [{**ROW, "minutes": "1"}]},
+            "rows[0] ('a').minutes is '1': it must be",
+        ),
+        ({"rows": [{**ROW, "applies": "hbv3"}]}, "applies is 'hbv3': it must be a mapping"),
+        ({"rows": [{**ROW, "expcted": "e"}]}, "expcted is not known; did you mean expected?"),
+        ({"rows": [{**ROW, "checks": ["a"]}]}, "checks[0] is 'a': it must be a mapping"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "fact": "b"}]}]}, "a check asks one of"),
         (
             {"rows": [{**ROW, "checks": [{"command": ["ip", -4], "has": ["a"]}]}]},
-            "no list of texts",
+            "command[1] is -4: it must be a text",
         ),
-        ({"rows": [{**ROW, "checks": [{"command": "ip", "has": ["a"]}]}]}, "no list of texts"),
+        ({"rows": [{**ROW, "checks": [{"command": "ip", "has": ["a"]}]}]}, "it must be a list"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "has": ["("]}]}]}, "no regular expression"),
-        ({"rows": [{**ROW, "checks": [{"fact": "node.a", "from": "1"}]}]}, "is no number"),
-        ({"rows": [{**ROW, "checks": [{"file": "/a"}]}]}, "the check of /a compares nothing"),
+        (
+            {"rows": [{**ROW, "checks": [{"fact": "node.a", "from": "1"}]}]},
+            "from is '1'",
+        ),
+        ({"rows": [{**ROW, "checks": [{"file": "/a"}]}]}, "the check of a file compares nothing"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "from": 1}]}]}, "a file has no from"),
         ({"rows": [ROW]}, "neither checks nor what it needs"),
         ({"rows": [{**ROW, "beyond": ["money"]}]}, "beyond is 'money'"),
         ({"rows": [{**CHANGES, "restore": []}]}, "stand together"),
-        ({"rows": [{**CHANGES, "steps": [{"run": "ls", "seconds": 1}]}]}, "a step is `run`"),
-        ({"rows": [{**CHANGES, "steps": [{"run": ["ls"]}]}]}, "a step is `run`"),
+        ({"rows": [{**CHANGES, "steps": [{"run": "ls", "seconds": 1}]}]}, "run is 'ls'"),
+        ({"rows": [{**CHANGES, "steps": [{"run": ["ls"]}]}]}, "steps[0].seconds is missing"),
         ({"rows": [{**CHANGES, "checks": [{"step": 2, "has": ["a"]}]}]}, "there is no step 2"),
         ({"rows": [{**CHANGES, "checks": [{"file": "/a", "has": ["a"]}]}]}, "a step of its own"),
-        ({"rows": [{**CHANGES, "given": [1]}]}, "no list of texts"),
+        ({"rows": [{**CHANGES, "given": [1]}]}, "given[0] is 1: it must be a text"),
     ],
 )
 def test_a_wrong_file_is_refused(data: Any, said: str) -> None:
@@ -118,10 +124,10 @@ def steps_of(row: acceptance.Row, pair: dict[str, Any]) -> dict[str, Any]:
     done = []
     for number, step in enumerate(row.steps, 1):
         status = pair.get("status", {}).get(number, 0)
-        done.append(ended(step["run"], pair.get("printed", {}).get(number, ""), status))
+        done.append(ended(step.run, pair.get("printed", {}).get(number, ""), status))
         if status:
             break
-    return {"refused": None, "steps": done, "restored": [ended(one["run"]) for one in row.restore]}
+    return {"refused": None, "steps": done, "restored": [ended(one.run) for one in row.restore]}
 
 
 def known(pair: dict[str, Any], row: acceptance.Row | None = None) -> acceptance.Facts:

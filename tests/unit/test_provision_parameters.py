@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import provisioning
@@ -15,7 +14,6 @@ from provisioning import NOW, RECIPES, known, made, recipe
 from trueup_controller import settings
 from trueup_controller.azure import catalog, parameters, pull
 from trueup_node.errors import BadInput
-from trueup_node.options import misfits
 
 ND = "Standard_ND96asr_v4"
 
@@ -36,22 +34,6 @@ def test_the_variables_of_a_recipe_are_those_of_plays_and_roles(name: str) -> No
     assert sorted(set(given) - there) == []
 
 
-def test_each_option_is_a_member_and_no_member_is_without_an_option() -> None:
-    kinds = (
-        (parameters.OPTIONS, parameters.Parameters, {"recipe"}),
-        *(
-            (one.fields, kind, set())
-            for one, kind in zip(
-                [one for one in parameters.OPTIONS if one.fields and one.name != "elsewhere"],
-                (pull.Pull, parameters.Nodes, parameters.Login, parameters.Storage),
-                strict=True,
-            )
-        ),
-    )
-    for options, kind, more in kinds:
-        assert {one.name for one in options} | more == {one.name for one in fields(kind)}
-
-
 def test_every_wrong_value_is_named_at_once_with_its_place() -> None:
     text = refusal(
         {"count": 0, "priority": "cheap", "sise": 1, "proximity": "yes"},
@@ -66,9 +48,9 @@ def test_every_wrong_value_is_named_at_once_with_its_place() -> None:
         login=[],
     )
     places = [
-        *("nodes.count is 0", "nodes.priority is 'cheap'", "nodes.sise is not known: did you mean"),
+        *("nodes.count is 0", "nodes.priority is 'cheap'", "nodes.sise is not known; did you mean"),
         *("nodes.proximity is 'yes'", "region is 7", "zone is '4'", "ssh_from[1] is 5"),
-        *("regoin is not known: did you mean region?", "hours is True", "network is 192.0.2.0"),
+        *("regoin is not known; did you mean region?", "hours is True", "network is 192.0.2.0"),
         *("admin_user is 'root'", "login is []"),
     ]
     assert [place for place in places if place not in text] == []
@@ -85,7 +67,7 @@ def test_what_is_missing_is_named() -> None:
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("nodes.least is 3: it is at most nodes.count (2)", {"count": 2, "least": 3}, {}),
-    ("nodes.least is 0: it must be 1 or more", {"least": 0}, {}),
+    ("nodes.least is 0: it must be a whole number >= 1", {"least": 0}, {}),
     ("elsewhere is {}: it must be a list", {}, {"elsewhere": {}}),
     ("elsewhere[0] is '2': it must be a mapping", {}, {"elsewhere": ["2"]}),
     (
@@ -93,7 +75,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
         {"elsewhere": [{"zone": "9"}]},
     ),
-    ("elsewhere[0].zones is not known: did you mean zone?", {}, {"elsewhere": [{"zones": "1"}]}),
+    ("elsewhere[0].zones is not known; did you mean zone?", {}, {"elsewhere": [{"zones": "1"}]}),
     (
         "elsewhere[1] is zone 2 of southcentralus, which is tried before",
         {},
@@ -108,7 +90,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
         {"elsewhere": [{"region": "swedencentral"}]},
     ),
-    ("nodes.count is -1: it must be 1 or more, 1000 or less", {"count": -1}, {}),
+    ("nodes.count is -1: it must be a whole number >= 1", {"count": -1}, {}),
     ("nodes.count is '2': it must be a whole number", {"count": "2"}, {}),
     (
         (
@@ -233,7 +215,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     ("nodes.max_price is -2: it must be above 0, or -1", {"max_price": -2, "priority": "spot"}, {}),
-    ("nodes.os_disk_gib is 4096: it must be 64 or more, 4095 or less", {"os_disk_gib": 4096}, {}),
+    ("nodes.os_disk_gib is 4096: it must be a whole number <= 4095", {"os_disk_gib": 4096}, {}),
     (
         "network is 8.8.0.0/16: it must be a private range of IPv4 of /16 to /20",
         {},
@@ -321,7 +303,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"variables": {"a b": 1}},
     ),
     ("variables is ['a']: it must be a mapping", {}, {"variables": ["a"]}),
-    ("max_usd_per_hour is nan: it must be a number", {}, {"max_usd_per_hour": float("nan")}),
+    ("max_usd_per_hour is nan: it must be a number >= 0.0", {}, {"max_usd_per_hour": float("nan")}),
 ]
 
 
@@ -343,7 +325,7 @@ def test_a_catalog_that_is_not_as_its_head_says_is_refused(member: str, value: A
     facts = {**known().facts, member: value}
     with pytest.raises(BadInput) as found:
         catalog.Catalog(known().sizes, facts, known().sold)
-    assert str(found.value) == (f"catalog azure.yml: {member} is missing, or not as its head says")
+    assert str(found.value).startswith(f"catalog azure.yml: {member}")
 
 
 @pytest.mark.parametrize(
@@ -384,9 +366,8 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=6,
 )
-_NAMES = [one.name for one in parameters.OPTIONS] + [
-    inner.name for one in parameters.OPTIONS for inner in one.fields
-]
+_MODELS = (parameters.Stated, parameters.Nodes, parameters.Login, parameters.Storage, pull.Pull)
+_NAMES = [name for model in _MODELS for name in model.__struct_fields__]
 
 
 @given(
@@ -405,25 +386,18 @@ def test_no_document_ends_in_anything_but_a_sentence(document: dict[str, Any]) -
     assert said.startswith("recipe any: ")
 
 
-def texts(options: Any, given: str = "") -> list[tuple[str, Any]]:
-    """(place, document) of every text that a file of parameters may hold, with a NUL in it."""
-    found = []
-    for one in options:
-        if one.fields:
-            inner = texts(one.fields, f"{given}{one.name}.")
-            wrap = (lambda part: [part]) if one.type == "list" else (lambda part: part)
-            found += [(place, {one.name: wrap(document)}) for place, document in inner]
-        elif "str" in (one.type, one.elements):
-            found.append(
-                (f"{given}{one.name}", {one.name: ["a\0"] if one.type == "list" else "a\0"})
-            )
-        elif one.type == "dict":
-            found.append((f"{given}{one.name}", {one.name: {"a": "b\0"}}))
-    return found
+_TEXTS = [
+    ("owner", "a\0"),
+    ("ssh_from[0]", ["a\0"]),
+    ("nodes.size", {"size": "a\0"}),
+    ("elsewhere[0].region", [{"region": "a\0"}]),
+    ("variables.a", {"a": "b\0"}),
+    ("variables.a.b[0]", {"a": {"b": ["\0"]}}),
+    ("pull.release", {"release": "\0"}),
+]
 
 
-@pytest.mark.parametrize(("place", "document"), texts(parameters.OPTIONS))
-def test_no_text_holds_a_nul(place: str, document: Any) -> None:
-    said = [text for _, text in misfits(parameters.OPTIONS, document)]
-    assert (len(said), r"holds '\x00'" in said[0]) == (1, True)
-    assert said[0].split(" holds")[0].replace("[0]", "").startswith(place)
+@pytest.mark.parametrize(("place", "value"), _TEXTS)
+def test_no_text_holds_a_nul(place: str, value: Any) -> None:
+    sentence = rf"{place} holds '\x00', which a file name, an argument or a variable cannot hold"
+    assert sentence in refusal(**{place.partition(".")[0].partition("[")[0]: value})

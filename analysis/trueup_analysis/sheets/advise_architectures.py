@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from .. import units
 from ..figures.advise.architectures import HOURS_A_MONTH
 from .sheet import Column, Sheet, price, short_size, unshown, worded
@@ -32,7 +34,7 @@ def overview(architectures: Sequence[Priced]) -> Sheet:
             "region": priced.region,
             "recipe": priced.architecture.recipe or "none",
             "unsaid": len(priced.architecture.unsaid),
-            "sources": "; ".join(priced.architecture.sources),
+            "sources": "; ".join(map(str, priced.architecture.sources)),
         }
         for priced in architectures
     ]
@@ -66,7 +68,7 @@ def architecture(priced: Priced) -> list[Sheet]:
             Sheet(
                 title="What the source says that is not so",
                 columns=worded("says", "wrong", "instead"),
-                rows=outdated,
+                rows=[msgspec.structs.asdict(text) for text in outdated],
                 name="advise-architecture-outdated",
                 facts={"kind": "advise_architecture_outdated"},
             )
@@ -159,7 +161,7 @@ def _known(priced: Priced) -> Sheet:
         ("provision does not make", reference.by_hand),
         ("the recipe differs", reference.differs),
         ("bills, and has no price here", [", ".join(reference.bills)]),
-        ("source", reference.sources),
+        ("source", [str(source) for source in reference.sources]),
     )
     return Sheet(
         title="What is to be known",

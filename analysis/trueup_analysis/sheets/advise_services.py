@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from ..figures.advise.answers import named
 from .sheet import Column, Sheet, unshown, worded
 
@@ -108,7 +110,9 @@ def _said(some: Sequence[Statement], *, explain: bool) -> str:
 
 def corrections(mistakes: Sequence[Correction]) -> Sheet:
     """Wrong statements of articles, corrected."""
-    rows = [{**vars(mistake), "source": str(mistake.source)} for mistake in mistakes]
+    rows = [
+        {**msgspec.structs.asdict(mistake), "source": str(mistake.source)} for mistake in mistakes
+    ]
     return Sheet(
         title="What articles say that is not so",
         columns=[

@@ -9,60 +9,39 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
+import msgspec
 from trueup_node.errors import BadInput
-from trueup_node.reading import is_number
 from trueup_node.suggest import nearest
 
+from ..typed import typed
+
 _EARTH_KM = 6371.0
-# Of latitude and longitude.
-_DEGREES = 2
 _SIZE = re.compile(r"Standard_[A-Z]+(\d+)(?:-\d+)?([a-z]*)", re.IGNORECASE)
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+class _Image(msgspec.Struct):
+    image: str
+    families: list[str]
 
 
-def _named(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+class _Quota(msgspec.Struct):
+    families: dict[str, str]
+    sizes: dict[str, str]
 
 
-def _images(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(row, Mapping)
-        and isinstance(row.get("image"), str)
-        and _texts(row.get("families"))
-        for row in value
-    )
+class _Facts(msgspec.Struct):
+    """catalog/azure.yml, whose head describes the members."""
 
-
-def _quota(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        _named(value.get(name)) for name in ("families", "sizes")
-    )
-
-
-def _places(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(coordinates, list)
-        and len(coordinates) == _DEGREES
-        and all(map(is_number, coordinates))
-        for coordinates in value.values()
-    )
-
-
-_MEMBERS: Mapping[str, Callable[[Any], bool]] = {
-    "api_versions": _named,
-    "images": _images,
-    "windows_images": _images,
-    "quota": _quota,
-    "no_trusted_launch": _texts,
-    "secure_boot_off": _texts,
-    "vtpm_off": _texts,
-    "regions": _places,
-}
+    api_versions: dict[str, str]
+    images: list[_Image]
+    windows_images: list[_Image]
+    quota: _Quota
+    no_trusted_launch: list[str]
+    secure_boot_off: list[str]
+    vtpm_off: list[str]
+    regions: dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -83,10 +62,7 @@ class Catalog:
     builds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        facts = self.facts if isinstance(self.facts, Mapping) else {}
-        for name, fits in _MEMBERS.items():
-            if not fits(facts.get(name)):
-                raise BadInput(f"catalog azure.yml: {name} is missing, or not as its head says")
+        typed(self.facts, _Facts, "catalog azure.yml")
 
     def size(self, name: str) -> str | None:
         """A size as Azure writes it; None where the catalog has none such."""

@@ -38,7 +38,7 @@ class Line:
 
     Attributes:
         what: in words.
-        kind: one of parameters.KINDS.
+        kind: one of parameters.Kind.
         count: how many.
         each: its price; None where the catalog has none.
         offer: how it is bought; empty where it is no VM.
@@ -184,12 +184,13 @@ def cost(parameters: Parameters, find: Find, hours: float, limit: float | None =
     label = "data that leaves Azure or goes through the NAT gateway"
     lines.append(Line(label, "traffic", 1, _given(parameters, "traffic"), stopped=False))
     most = parameters.max_usd_per_hour if limit is None else limit
-    return Cost(tuple(lines), most, hours, parameters.unpriced_allowed)
+    return Cost(tuple(lines), most, hours, tuple(parameters.unpriced_allowed))
 
 
 def _given(parameters: Parameters, kind: str) -> Price | None:
     """The user's price of a line; None where there is none."""
-    price = parameters.prices.get(kind)
+    prices = {str(name): price for name, price in parameters.prices.items()}
+    price = prices.get(kind)
     return None if price is None else Price(float(price), "", "your parameters (prices)")
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
 from trueup_node import rest
 from trueup_node.errors import BadInput, TrueupError
 

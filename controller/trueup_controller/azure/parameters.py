@@ -1,5 +1,5 @@
-"""Parameters of a deployment: declared once, with a reader that names every wrong value at once,
-and the rules that hold between them.
+"""Parameters of a deployment: their models, a reader that names every wrong value at once, and the
+rules that hold between them. The page of the parameters is written from the models' docstrings.
 
 A recipe (catalog/azure_recipes) and a user's file hold the same members; the file's win. No YAML,
 files, clock or network in here.
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from typing import Any, Callable
+from typing import Annotated, Any, Callable, Literal
 
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
 from trueup_node.errors import BadInput
-from trueup_node.options import Option, merged, misfits
-from trueup_node.reading import is_number
-from trueup_node.suggest import did_you_mean
+from trueup_node.options import unwritable
 
+from ..typed import fitting
 from . import pull as pulled
 from . import windows
 from .catalog import Catalog, takes_premium
@@ -47,230 +48,83 @@ _TAKEN_USERS = re.compile(
     "administrator|admin[12]?|a|actuser|adm|aspnet|backup|console|david|guest|john|owner|root"
     "|server|sql|support(_388945a0)?|sys|test[123]?|user[1-5]?"
 )
+Amlfs = Literal[
+    "AMLFS-Durable-Premium-40",
+    "AMLFS-Durable-Premium-125",
+    "AMLFS-Durable-Premium-250",
+    "AMLFS-Durable-Premium-500",
+]
 # TiB: the least, and the step. Two public configurations agree on them; the greatest is disputed.
-AMLFS = {
+AMLFS: Mapping[Amlfs, int] = {
     "AMLFS-Durable-Premium-40": 48,
     "AMLFS-Durable-Premium-125": 16,
     "AMLFS-Durable-Premium-250": 8,
     "AMLFS-Durable-Premium-500": 4,
 }
-_DISKS = ("StandardSSD_LRS", "Premium_LRS")
 # Kinds of lines of a price (cost.Line).
-KINDS = (
-    *("nodes", "login", "server", "disks", "storage"),
-    *("address", "nat", "bastion", "traffic"),
-)
+Kind = Literal[
+    "nodes", "login", "server", "disks", "storage", "address", "nat", "bastion", "traffic"
+]
+Zone = Literal["", "1", "2", "3"]
+Price = Annotated[float, Meta(ge=0, le=1e300, description="US$ an hour, 0 or more")]
 # Ansible variables of secrets that can be made for a run, with the variable of the environment.
 GENERATED = {"vllm_api_key": "VLLM_API_KEY"}
 
-_NODES = (
-    Option("size", "VM size of the nodes.", required=True),
-    Option("count", "How many nodes.", 1, least=1, most=1000),
-    Option(
-        "system",
-        "Their system; `windows`: Windows multi-session for Azure Virtual Desktop"
-        " ([azure_windows](../guides/azure_windows.md)).",
-        "linux",
-        choices=("linux", "windows"),
-    ),
-    Option(
-        "image",
-        "publisher:offer:sku:version of the nodes alone.",
-        "",
-        why="`image`; of Windows that of the family in catalog/azure.yml",
-    ),
-    Option(
-        "join",
-        "What Windows nodes join: Microsoft Entra ID, or nothing.",
-        "none",
-        choices=("none", "entra"),
-    ),
-    Option(
-        "least",
-        "How many of them are enough where Azure does not give all; fewer are removed.",
-        type="int",
-        least=1,
-        why="`nodes.count`",
-    ),
-    Option(
-        "placement",
-        "`uniform` or `flexible`: a scale set with a single placement group, which InfiniBand"
-        " between nodes needs, for each 100 nodes; `single`: separate VMs.",
-        "uniform",
-        choices=("uniform", "flexible", "single"),
-    ),
-    Option("proximity", "Whether a proximity placement group holds the nodes together.", False),
-    Option("priority", "`spot` can be taken away.", "regular", choices=("regular", "spot")),
-    Option(
-        "eviction",
-        "What becomes of a spot node that is taken away; a deallocated one keeps disks and quota.",
-        "delete",
-        choices=("delete", "deallocate"),
-    ),
-    Option(
-        "max_price",
-        "US$ an hour that a spot node may cost; -1: up to the list price.",
-        -1.0,
-        least=None,
-    ),
-    Option("reservation", "Id of a capacity reservation group.", ""),
-    Option("os_disk_gib", "Size of each system disk in GiB.", 128, least=64, most=4095),
-    Option("os_disk", "Kind of the system disk.", "StandardSSD_LRS", choices=_DISKS),
-)
-_ZONES = ("", "1", "2", "3")
-_PLACE = (
-    Option("region", "Another region; empty: the same.", ""),
-    Option("zone", "Availability zone there; empty: none.", "", choices=_ZONES),
-)
-_LOGIN = (
-    Option("size", "VM size of the login node; empty: none.", ""),
-    Option("os_disk_gib", "Size of its system disk in GiB.", 128, least=64, most=4095),
-)
-_STORAGE = (
-    Option(
-        "kind",
-        "Shared storage: a server of NFS, Azure NetApp Files or Azure Managed Lustre.",
-        "none",
-        choices=("none", "nfs", "anf", "amlfs"),
-    ),
-    Option("tib", "Its size in TiB; of a server that of all disks.", 0, most=1024),
-    Option("server_size", "VM size of the NFS server.", ""),
-    Option("server_disks", "Premium SSDs of the NFS server.", 4, least=1, most=32),
-    Option(
-        "anf_level",
-        "Service level of Azure NetApp Files.",
-        "Premium",
-        choices=("Standard", "Premium", "Ultra"),
-    ),
-    Option(
-        "amlfs_sku",
-        "MB/s a TiB of Azure Managed Lustre, in its name.",
-        "AMLFS-Durable-Premium-250",
-        choices=tuple(AMLFS),
-    ),
-)
-OPTIONS = (
-    Option("owner", "Who answers for it; a tag on everything.", ""),
-    Option("region", "Azure region.", required=True),
-    Option("zone", "Availability zone; empty: none.", "", choices=_ZONES),
-    Option(
-        "elsewhere",
-        "Where it is made instead, in this order, when Azure has no room or no quota for it: each a"
-        " region, a zone or both.",
-        type="list",
-        fields=_PLACE,
-        why="nowhere",
-    ),
-    Option("resource_group", "Its resource group.", "", why="trueup- and the recipe's name"),
-    Option("expires", "UTC time after which it may be removed, such as 2026-11-24T18:00Z.", ""),
-    Option("hours", "How long it is kept, where `expires` is empty.", 8, least=1, most=720),
-    Option(
-        "max_usd_per_hour",
-        "US$ an hour above which it is refused.",
-        type="float",
-        why="no limit",
-    ),
-    Option(
-        "prices",
-        "Your US$ an hour of lines that the price table does not have, each of one piece, by kind:"
-        f" {', '.join(KINDS)}.",
-        type="dict",
-        why="those of the price table",
-    ),
-    Option(
-        "unpriced_allowed",
-        "Kinds of lines that may be without a price under `max_usd_per_hour`.",
-        type="list",
-        choices=KINDS,
-        why="none",
-    ),
-    Option(
-        "accepted_licences",
-        "Licences that you have accepted, by the names that `trueup azure plan` asks for.",
-        type="list",
-        why="none",
-    ),
-    Option(
-        "generated_secrets",
-        "Secrets that are made for the run where the controller's environment has none. They are in"
-        " the run's folder, for its owner alone.",
-        type="list",
-        choices=tuple(GENERATED),
-        why="none",
-    ),
-    Option(
-        "ssh_from",
-        "Ranges of addresses that may reach the login node by ssh.",
-        type="list",
-        why="none",
-    ),
-    Option(
-        "ssh_from_anywhere",
-        f"Whether a range of `ssh_from` may be wider than /{_WIDEST}, such as 0.0.0.0/0.",
-        False,
-    ),
-    Option("bastion", "Whether there is an Azure Bastion, for ssh through Azure.", False),
-    Option(
-        "outbound",
-        "How nodes reach the internet: a NAT gateway, or not at all.",
-        "nat",
-        choices=("nat", "none"),
-    ),
-    Option("network", "Addresses of the virtual network.", "10.42.0.0/16"),
-    Option("admin_user", "The user that ssh logs in as.", "azureuser"),
-    Option(
-        "image",
-        "publisher:offer:sku:version of nodes, login node and NFS server.",
-        "",
-        why="that of the family in catalog/azure.yml",
-    ),
-    Option("security", "Security type.", "standard", choices=("standard", "trusted_launch")),
-    Option("secure_boot", "Whether Secure Boot is on.", False),
-    Option(
-        "switch",
-        "What deletes the run after `expires` when the controller is dead: the login node, or"
-        " nothing.",
-        "login",
-        choices=("login", "none"),
-    ),
-    Option("cloud_init", "What cloud-init does on nodes, in its own words.", ""),
-    Option(
-        "pull",
-        "How nodes configure themselves ([azure_sets](../guides/azure_sets.md)).",
-        type="dict",
-        fields=pulled.OPTIONS,
-    ),
-    Option(
-        "variables",
-        "Ansible variables of the nodes for this run, such as `trueup_benchmarks`; a file's win by"
-        " name.",
-        type="dict",
-        why="those of the recipe",
-    ),
-    Option("nodes", "The nodes.", type="dict", fields=_NODES, required=True),
-    Option("login", "The login node.", type="dict", fields=_LOGIN),
-    Option("storage", "Shared storage.", type="dict", fields=_STORAGE),
-)
+
+class Location(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where it is made.
+
+    Attributes:
+        region: Another region; empty: the same.
+        zone: Availability zone there; empty: none.
+    """
+
+    region: str = ""
+    zone: Zone = ""
+
+    def __str__(self) -> str:
+        return f"zone {self.zone} of {self.region}" if self.zone else self.region
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """The nodes; members as ``_NODES`` declares them."""
+class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The nodes.
 
-    size: str
-    count: int
-    system: str
-    image: str
-    join: str
-    least: int
-    placement: str
-    proximity: bool
-    priority: str
-    eviction: str
-    max_price: float
-    reservation: str
-    os_disk_gib: int
-    os_disk: str
+    Attributes:
+        size: VM size of the nodes. Required.
+        count: How many nodes.
+        system: Their system; `windows`: Windows multi-session for Azure Virtual Desktop
+            ([azure_windows](../guides/azure_windows.md)).
+        image: publisher:offer:sku:version of the nodes alone. Default: `image`; of Windows that of
+            the family in catalog/azure.yml.
+        join: What Windows nodes join: Microsoft Entra ID, or nothing.
+        least: How many of them are enough where Azure does not give all; fewer are removed.
+            Default: `nodes.count`.
+        placement: `uniform` or `flexible`: a scale set with a single placement group, which
+            InfiniBand between nodes needs, for each 100 nodes; `single`: separate VMs.
+        proximity: Whether a proximity placement group holds the nodes together.
+        priority: `spot` can be taken away.
+        eviction: What becomes of a spot node that is taken away; a deallocated one keeps disks and
+            quota.
+        max_price: US$ an hour that a spot node may cost; -1: up to the list price.
+        reservation: Id of a capacity reservation group.
+        os_disk_gib: Size of each system disk in GiB.
+        os_disk: Kind of the system disk.
+    """
+
+    size: str = ""
+    count: Annotated[int, Meta(ge=1, le=1000)] = 1
+    system: Literal["linux", "windows"] = "linux"
+    image: str = ""
+    join: Literal["none", "entra"] = "none"
+    least: Annotated[int, Meta(ge=1)] = 0
+    placement: Literal["uniform", "flexible", "single"] = "uniform"
+    proximity: bool = False
+    priority: Literal["regular", "spot"] = "regular"
+    eviction: Literal["delete", "deallocate"] = "delete"
+    max_price: Annotated[float, Meta(ge=-1e300, le=1e300)] = -1.0
+    reservation: str = ""
+    os_disk_gib: Annotated[int, Meta(ge=64, le=4095)] = 128
+    os_disk: Literal["StandardSSD_LRS", "Premium_LRS"] = "StandardSSD_LRS"
 
     @property
     def spot(self) -> bool:
@@ -281,35 +135,36 @@ class Nodes:
         return self.system == "windows"
 
 
-@dataclass(frozen=True)
-class Location:
-    """Where it is made; members as ``_PLACE`` declares them."""
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The login node.
 
-    region: str
-    zone: str
+    Attributes:
+        size: VM size of the login node; empty: none.
+        os_disk_gib: Size of its system disk in GiB.
+    """
 
-    def __str__(self) -> str:
-        return f"zone {self.zone} of {self.region}" if self.zone else self.region
-
-
-@dataclass(frozen=True)
-class Login:
-    """The login node; members as ``_LOGIN`` declares them."""
-
-    size: str
-    os_disk_gib: int
+    size: str = ""
+    os_disk_gib: Annotated[int, Meta(ge=64, le=4095)] = 128
 
 
-@dataclass(frozen=True)
-class Storage:
-    """Shared storage; members as ``_STORAGE`` declares them."""
+class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Shared storage.
 
-    kind: str
-    tib: int
-    server_size: str
-    server_disks: int
-    anf_level: str
-    amlfs_sku: str
+    Attributes:
+        kind: Shared storage: a server of NFS, Azure NetApp Files or Azure Managed Lustre.
+        tib: Its size in TiB; of a server that of all disks.
+        server_size: VM size of the NFS server.
+        server_disks: Premium SSDs of the NFS server.
+        anf_level: Service level of Azure NetApp Files.
+        amlfs_sku: MB/s a TiB of Azure Managed Lustre, in its name.
+    """
+
+    kind: Literal["none", "nfs", "anf", "amlfs"] = "none"
+    tib: Annotated[int, Meta(ge=0, le=1024)] = 0
+    server_size: str = ""
+    server_disks: Annotated[int, Meta(ge=1, le=32)] = 4
+    anf_level: Literal["Standard", "Premium", "Ultra"] = "Premium"
+    amlfs_sku: Amlfs = "AMLFS-Durable-Premium-250"
 
     @property
     def server(self) -> str:
@@ -317,45 +172,84 @@ class Storage:
         return self.server_size if self.kind == "nfs" else ""
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """A deployment that can be; members as ``OPTIONS`` declares them, and the recipe's name.
+class Stated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The members of a recipe and of a file of parameters.
 
     Attributes:
-        expires: filled in, in UTC.
-        resource_group, image: filled in; nodes.image of Windows nodes too.
-        elsewhere: with the region filled in.
+        owner: Who answers for it; a tag on everything.
+        region: Azure region. Required.
+        zone: Availability zone; empty: none.
+        elsewhere: Where it is made instead, in this order, when Azure has no room or no quota for
+            it: each a region, a zone or both. Default: nowhere.
+        resource_group: Its resource group. Default: trueup- and the recipe's name.
+        expires: UTC time after which it may be removed, such as 2026-11-24T18:00Z.
+        hours: How long it is kept, where `expires` is empty.
+        max_usd_per_hour: US$ an hour above which it is refused. Default: no limit.
+        prices: Your US$ an hour of lines that the price table does not have, each of one piece, by
+            kind: nodes, login, server, disks, storage, address, nat, bastion, traffic. Default:
+            those of the price table.
+        unpriced_allowed: Kinds of lines that may be without a price under `max_usd_per_hour`.
+            Default: none.
+        accepted_licences: Licences that you have accepted, by the names that `trueup azure plan`
+            asks for. Default: none.
+        generated_secrets: Secrets that are made for the run where the controller's environment has
+            none. They are in the run's folder, for its owner alone. Default: none.
+        ssh_from: Ranges of addresses that may reach the login node by ssh. Default: none.
+        ssh_from_anywhere: Whether a range of `ssh_from` may be wider than /16, such as 0.0.0.0/0.
+        bastion: Whether there is an Azure Bastion, for ssh through Azure.
+        outbound: How nodes reach the internet: a NAT gateway, or not at all.
+        network: Addresses of the virtual network.
+        admin_user: The user that ssh logs in as.
+        image: publisher:offer:sku:version of nodes, login node and NFS server. Default: that of the
+            family in catalog/azure.yml.
+        security: Security type.
+        secure_boot: Whether Secure Boot is on.
+        switch: What deletes the run after `expires` when the controller is dead: the login node, or
+            nothing.
+        cloud_init: What cloud-init does on nodes, in its own words.
+        pull: How nodes configure themselves ([azure_sets](../guides/azure_sets.md)).
+        variables: Ansible variables of the nodes for this run, such as `trueup_benchmarks`; a
+            file's win by name. Default: those of the recipe.
+        nodes: The nodes. Required.
+        login: The login node.
+        storage: Shared storage.
     """
 
+    owner: str = ""
+    region: str = ""
+    zone: Zone = ""
+    elsewhere: list[Location] = []
+    resource_group: str = ""
+    expires: str = ""
+    hours: Annotated[int, Meta(ge=1, le=720)] = 8
+    max_usd_per_hour: Annotated[float, Meta(ge=0, le=1e300)] | None = None
+    prices: dict[Kind, Price] = {}
+    unpriced_allowed: list[Kind] = []
+    accepted_licences: list[str] = []
+    generated_secrets: list[Literal["vllm_api_key"]] = []
+    ssh_from: list[str] = []
+    ssh_from_anywhere: bool = False
+    bastion: bool = False
+    outbound: Literal["nat", "none"] = "nat"
+    network: str = "10.42.0.0/16"
+    admin_user: str = "azureuser"
+    image: str = ""
+    security: Literal["standard", "trusted_launch"] = "standard"
+    secure_boot: bool = False
+    switch: Literal["login", "none"] = "login"
+    cloud_init: str = ""
+    pull: pulled.Pull = pulled.Pull()
+    variables: dict[str, Any] = {}
+    nodes: Nodes = Nodes()
+    login: Login = Login()
+    storage: Storage = Storage()
+
+
+class Parameters(Stated, frozen=True, kw_only=True):
+    """A deployment that can be, of a recipe: its ``expires`` (in UTC), resource group, images and
+    regions are filled in."""
+
     recipe: str
-    owner: str
-    region: str
-    zone: str
-    elsewhere: tuple[Location, ...]
-    resource_group: str
-    expires: str
-    hours: int
-    max_usd_per_hour: float | None
-    prices: Mapping[str, float]
-    unpriced_allowed: tuple[str, ...]
-    accepted_licences: tuple[str, ...]
-    generated_secrets: tuple[str, ...]
-    ssh_from: tuple[str, ...]
-    ssh_from_anywhere: bool
-    bastion: bool
-    outbound: str
-    network: str
-    admin_user: str
-    image: str
-    security: str
-    secure_boot: bool
-    switch: str
-    cloud_init: str
-    pull: pulled.Pull
-    variables: Mapping[str, Any]
-    nodes: Nodes
-    login: Login
-    storage: Storage
 
     def sizes(self) -> dict[str, str]:
         """The VM sizes, by the place that names them."""
@@ -408,23 +302,26 @@ def read(
     Raises:
         BadInput: every value that cannot be, in one message.
     """
+    values: dict[str, Any] = {}
     for layer in layers:
         if not isinstance(layer, Mapping):
             raise BadInput(f"recipe {recipe}: a file of parameters is a mapping of names to values")
-    plain = [_plain(layer) for layer in layers]
-    wrong = [misfit for layer in plain for misfit in misfits(OPTIONS, layer)]
-    bad = {path.split("[")[0] for path, _ in wrong}
-    values = merged(OPTIONS, *(_without(layer, bad) for layer in plain))
-    for path in ("region", "nodes.size"):
-        top, _, inner = path.partition(".")
-        value = values[top][inner] if inner else values[top]
-        if not value and not bad & {top, path}:
-            wrong.append((path, f"{path} is missing"))
-            bad.add(path)
-    parameters = _made(recipe, values, catalog, now)
-    problems = [text for _, text in wrong]
+        for name, value in _plain(layer).items():
+            below = values.get(name)
+            if isinstance(value, Mapping) and isinstance(below, Mapping):
+                values[name] = {**below, **value}
+            else:
+                values[name] = value
+    wrong = {name: text for name in values if (text := unwritable(values[name], name))}
+    stated, misfits = fitting({name: values[name] for name in values if name not in wrong}, Stated)
+    wrong |= misfits
+    for path, value in (("region", stated.region), ("nodes.size", stated.nodes.size)):
+        if not value and not {path.partition(".")[0], path} & set(wrong):
+            wrong[path] = f"{path} is missing"
+    parameters = _made(recipe, stated, catalog, now)
+    problems = [*wrong.values()]
     for needs, rule in _RULES:
-        if not _touched(bad, needs):
+        if not _touched(wrong, needs):
             problems += rule(parameters, catalog, now)
     if problems:
         count = "a value is" if len(problems) == 1 else f"{len(problems)} values are"
@@ -432,9 +329,9 @@ def read(
     return parameters
 
 
-def _plain(layer: Mapping[Any, Any]) -> dict[Any, Any]:
+def _plain(layer: Mapping[Any, Any]) -> dict[str, Any]:
     """YAML's times as the text that they were."""
-    plain = dict(layer)
+    plain = {str(name): value for name, value in layer.items()}
     expires = plain.get("expires")
     if isinstance(expires, datetime):
         zone = expires if expires.tzinfo else expires.replace(tzinfo=timezone.utc)
@@ -444,16 +341,7 @@ def _plain(layer: Mapping[Any, Any]) -> dict[Any, Any]:
     return plain
 
 
-def _without(layer: Mapping[Any, Any], bad: set[str], where: str = "") -> dict[Any, Any]:
-    """A layer less the members that are wrong, for which defaults then stand."""
-    return {
-        name: _without(value, bad, f"{where}{name}.") if isinstance(value, Mapping) else value
-        for name, value in layer.items()
-        if f"{where}{name}" not in bad
-    }
-
-
-def _touched(bad: set[str], needs: Sequence[str]) -> bool:
+def _touched(bad: Collection[str], needs: Sequence[str]) -> bool:
     """Whether a value that a rule looks at is wrong by itself."""
     return any(
         path == need or path.startswith(f"{need}.") or need.startswith(f"{path}.")
@@ -462,60 +350,45 @@ def _touched(bad: set[str], needs: Sequence[str]) -> bool:
     )
 
 
-def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetime) -> Parameters:
-    nodes, login, storage = (dict(values[name]) for name in ("nodes", "login", "storage"))
-    for section, name in ((nodes, "size"), (login, "size"), (storage, "server_size")):
-        section[name] = catalog.size(section[name] or "") or section[name] or ""
-    rest = {name: value for name, value in values.items() if name not in _PARTS}
-    ends = now.astimezone(timezone.utc) + timedelta(hours=values["hours"])
-    parsed = _time(rest["expires"])
-    nodes["least"] = nodes["least"] or nodes["count"]
-    rest["image"], nodes["image"] = _images(rest["image"], nodes, login, catalog)
-    rest.update(
-        region=_region_name(rest["region"]),
-        elsewhere=_placed(rest["region"], rest["elsewhere"]),
-        resource_group=rest["resource_group"] or f"trueup-{recipe}",
-        expires=(parsed or ends).strftime("%Y-%m-%dT%H:%MZ")
-        if parsed or not rest["expires"]
+def _made(recipe: str, stated: Stated, catalog: Catalog, now: datetime) -> Parameters:
+    nodes, login, storage = stated.nodes, stated.login, stated.storage
+    least = nodes.least or nodes.count
+    nodes = replace(nodes, size=catalog.size(nodes.size) or nodes.size, least=least)
+    login = replace(login, size=catalog.size(login.size) or login.size)
+    server = catalog.size(storage.server_size) or storage.server_size
+    image, node_image = _images(stated.image, nodes, login, catalog)
+    ends = now.astimezone(timezone.utc) + timedelta(hours=stated.hours)
+    parsed = _time(stated.expires)
+    filled = {
+        "region": _region_name(stated.region),
+        "elsewhere": [
+            replace(location, region=_region_name(location.region or stated.region))
+            for location in stated.elsewhere
+        ],
+        "resource_group": stated.resource_group or f"trueup-{recipe}",
+        "expires": (parsed or ends).strftime("%Y-%m-%dT%H:%MZ")
+        if parsed or not stated.expires
         else "",
-        **{name: tuple(rest[name] or ()) for name in _LISTS},
-    )
-    return Parameters(
-        recipe,
-        nodes=Nodes(**nodes),
-        login=Login(**login),
-        storage=Storage(**storage),
-        pull=pulled.Pull(**values["pull"]),
-        **rest,
-    )
+        "image": image,
+        "nodes": replace(nodes, image=node_image),
+        "login": login,
+        "storage": replace(storage, server_size=server),
+    }
+    return Parameters(recipe=recipe, **{**msgspec.structs.asdict(stated), **filled})
 
 
-def _images(
-    image: str, nodes: Mapping[str, Any], login: Mapping[str, Any], catalog: Catalog
-) -> tuple[str, str]:
+def _images(image: str, nodes: Nodes, login: Login, catalog: Catalog) -> tuple[str, str]:
     """The image of Linux machines, and that of the nodes where it is another one."""
-    node_image = str(nodes["image"])
-    if nodes["system"] != "windows":
-        return image or catalog.image(nodes["size"]) or "", node_image
+    if not nodes.windows:
+        return image or catalog.image(nodes.size) or "", nodes.image
     return (
-        image or catalog.image(login["size"]) or "",
-        node_image or catalog.image(nodes["size"], "windows_images") or "",
+        image or catalog.image(login.size) or "",
+        nodes.image or catalog.image(nodes.size, "windows_images") or "",
     )
 
 
-def _placed(region: str | None, rows: Sequence[Mapping[str, str]] | None) -> tuple[Location, ...]:
-    return tuple(
-        Location(_region_name(row.get("region") or region), row.get("zone", ""))
-        for row in rows or ()
-    )
-
-
-def _region_name(text: str | None) -> str:
-    return (text or "").lower().replace(" ", "")
-
-
-_PARTS = ("nodes", "login", "storage", "pull")
-_LISTS = ("ssh_from", "unpriced_allowed", "accepted_licences", "generated_secrets")
+def _region_name(text: str) -> str:
+    return text.lower().replace(" ", "")
 
 
 def _time(text: str) -> datetime | None:
@@ -775,17 +648,6 @@ def started(parameters: Parameters, run: str, catalog: Catalog) -> str:
     return pulled.document(parameters.pull, run, parameters.variables, catalog.builds)
 
 
-def _prices(parameters: Parameters, _catalog: Catalog, _now: datetime) -> list[str]:
-    problems = []
-    for kind, price in parameters.prices.items():
-        if kind not in KINDS:
-            near = did_you_mean(str(kind), KINDS) or f"; there are {', '.join(KINDS)}"
-            problems.append(f"prices has {kind!r}, which is no kind of line{near}")
-        elif not is_number(price) or price < 0:
-            problems.append(f"prices.{kind} is {price!r}: it must be US$ an hour, 0 or more")
-    return problems
-
-
 def _variables(parameters: Parameters, _catalog: Catalog, _now: datetime) -> list[str]:
     problems = []
     for name in parameters.variables:
@@ -848,7 +710,6 @@ _RULES: Sequence[tuple[tuple[str, ...], _Rule]] = (
     (("expires", "hours"), _expiry),
     (("cloud_init", "pull"), _start),
     (("pull", "variables", "outbound"), _pull),
-    (("prices",), _prices),
     (("variables",), _variables),
     (("storage",), _storage),
 )

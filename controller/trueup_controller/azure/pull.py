@@ -5,33 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from trueup_node.options import Option
+import msgspec
 from trueup_node.redaction import redact
 from trueup_node.vm import node_pull
 
 from . import cloud_init
 from .self_destruct import METADATA
 
-OPTIONS = (
-    Option("release", "https URL of a release that `make release` made; empty: none.", ""),
-    Option("sha256", "sha256 of that file.", ""),
-    Option(
-        "records",
-        "https URL of an existing container of Azure Blob storage, for the records of health;"
-        " empty: they stay on the node.",
-        "",
-    ),
-    Option(
-        "identity",
-        "Id of an existing user-assigned identity that nodes get. With `records` it must have the"
-        " role Storage Blob Data Contributor on that container.",
-        "",
-    ),
-)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CONTAINER = re.compile(r"/[a-z0-9](?:-?[a-z0-9]){2,62}")
 _IDENTITY = re.compile(
@@ -57,9 +40,17 @@ WantedBy=multi-user.target
 """
 
 
-@dataclass(frozen=True)
-class Pull:
-    """How nodes configure themselves; members as ``OPTIONS`` declares them."""
+class Pull(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How nodes configure themselves.
+
+    Attributes:
+        release: https URL of a release that `make release` made; empty: none.
+        sha256: sha256 of that file.
+        records: https URL of an existing container of Azure Blob storage, for the records of
+            health; empty: they stay on the node.
+        identity: Id of an existing user-assigned identity that nodes get. With `records` it must
+            have the role Storage Blob Data Contributor on that container.
+    """
 
     release: str = ""
     sha256: str = ""

@@ -120,7 +120,7 @@ class State:
     def _generated(self, parameters: Parameters) -> dict[str, str]:
         """Variables of secrets that are made for the run. They are read where they are used: the
         environment's, else the run's file, which is made unless it is there."""
-        variables = {}
+        variables: dict[str, str] = {}
         for name in parameters.generated_secrets:
             path = self.path(name)
             if not os.path.exists(path):

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import ipaddress
-import re
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from trueup_node.errors import BadInput
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
-_MEMBERS = {
-    "name": str,
-    "recipe": str,
-    "port": int,
-    "host": str,
-    "model": str,
-    "nodes": list,
-    "arguments": dict,
-    "addresses": list,
-}
+from ..typed import typed
+
+
+class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One of ``vllm_endpoints``, whose page describes its members."""
+
+    name: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z",
+            description="a name of small letters, digits and dashes",
+        ),
+    ]
+    recipe: str
+    nodes: Annotated[list[Any], msgspec.Meta(min_length=1)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535, description="a port, 1 to 65535")] = 8000
+    host: str = "127.0.0.1"
+    model: str = ""
+    arguments: dict[str, Any] = {}
+    addresses: list[Any] = []
 
 
 def endpoints_of(
@@ -83,36 +92,19 @@ def reachable(host: str) -> str:
 
 
 def _endpoint(endpoint: Any, host: str, hosts: list[str], api_key: str) -> dict[str, Any]:
-    if not isinstance(endpoint, dict) or not {"name", "recipe"} <= endpoint.keys():
-        raise BadInput(f"vllm_endpoints: {endpoint!r} needs name and recipe")
-    members: dict[str, Any] = {
-        "port": 8000,
-        "host": "127.0.0.1",
-        "model": "",
-        "nodes": [host],
-        "arguments": {},
-        "addresses": [],
-        **endpoint,
-    }
-    wrong = _wrong_member(members) or _wrong_value(members, hosts, api_key)
-    if wrong:
-        raise BadInput(f"vllm_endpoints, {endpoint['name']}: {wrong}")
+    values = {"nodes": [host], **endpoint} if isinstance(endpoint, dict) else endpoint
+    label = (
+        f"vllm_endpoints, {values.get('name')}" if isinstance(values, dict) else "vllm_endpoints"
+    )
+    members: dict[str, Any] = msgspec.to_builtins(typed(values, Endpoint, label))
+    if wrong := _wrong_value(members, hosts, api_key):
+        raise BadInput(f"{label}: {wrong}")
     return {
         **members,
         "rank": members["nodes"].index(host) if host in members["nodes"] else None,
         "unit": f"trueup-vllm-{members['name']}.service",
         "base_url": f"http://{reachable(members['host'])}:{members['port']}",
     }
-
-
-def _wrong_member(members: dict[str, Any]) -> str | None:
-    for member, value in members.items():
-        expected_type = _MEMBERS.get(member)
-        if expected_type is None:
-            return f"no member is called {member}; there are {', '.join(_MEMBERS)}"
-        if not isinstance(value, expected_type) or isinstance(value, bool):
-            return f"{member} {value!r} is no {expected_type.__name__}"
-    return None
 
 
 def _wrong_value(members: dict[str, Any], hosts: list[str], api_key: str) -> str | None:
@@ -123,9 +115,6 @@ def _wrong_value(members: dict[str, Any], hosts: list[str], api_key: str) -> str
     outside = listens not in ("127.0.0.1", "::1", "localhost")
     # The first that is so.
     wrong = {
-        "a name holds small letters, digits and dashes": not _NAME.match(members["name"]),
-        f"{members['port']} is no port": not 0 < members["port"] < 1 << 16,
-        "nodes is empty": not nodes,
         "a node stands twice in nodes": len(set(map(str, nodes))) < len(nodes),
         f"the inventory has no host {', '.join(strangers)}": bool(strangers),
         f"{len(addresses)} addresses for {len(nodes)} nodes": bool(addresses)

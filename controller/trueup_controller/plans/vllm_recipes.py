@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, NamedTuple, Union
 
+import msgspec
+from msgspec import UNSET, UnsetType
 from trueup_node.errors import BadInput, ParseError
 from trueup_node.node.gpu_support import UNDOCUMENTED, lacks_cuda_13, lacks_driver
 from trueup_node.node.topology import format_cpu_list, parse_cpu_list
-from trueup_node.reading import is_count, is_number
 from trueup_node.suggest import did_you_mean
+
+from ..typed import typed
 
 GIB = 1024**3
 # More nodes than any single deployment here; the search for enough nodes ends there.
@@ -122,50 +125,160 @@ class Served:
 # ---- the members of a recipe ----------------------------------------------------------------
 
 
-_Check = Callable[[Any], Optional[str]]
+def _like(pattern: str, requirement: str) -> msgspec.Meta:
+    return msgspec.Meta(pattern=rf"^(?:{pattern})\Z", description=requirement)
 
 
-def _must(be: Callable[[Any], Any], requirement: str) -> _Check:
-    """A check of a value: its requirement as a clause, or None where the value meets it."""
-    return lambda value: None if be(value) else f"must be {requirement}"
+Text = Annotated[str, msgspec.Meta(pattern=r"\S", description="text")]
+Name = Annotated[str, _like(_NAME, "a plain name")]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1, description="above 0 and at most 1")]
+Texts = list[Annotated[str, msgspec.Meta(min_length=1)]]
+Variables = dict[Annotated[str, _like(_VARIABLE, "the name of a variable")], str]
+Date = Annotated[str, _like(r"\d{4}(-\d{2}-\d{2})?", "a date or a year")]
 
 
-def _whole(least: int) -> _Check:
-    requirement = f"a whole number of at least {least}"
-    return _must(lambda value: is_count(value) and value >= least, requirement)
+class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Figures of the model that memory goes by; the attention is of KV heads or of a latent vector
+    (MLA)."""
+
+    parameters: Positive
+    expert_parameters: Count
+    bytes_per_parameter: Amount
+    layers: Positive
+    kv_bytes: Positive
+    source: Text
+    other_bytes: Count = 0
+    kv_heads: Positive | UnsetType = UNSET
+    head_dim: Positive | UnsetType = UNSET
+    kv_lora_rank: Positive | UnsetType = UNSET
+    qk_rope_head_dim: Positive | UnsetType = UNSET
+    hidden: Positive | UnsetType = UNSET
+    experts: Positive | UnsetType = UNSET
+    active_parameters: Positive | UnsetType = UNSET
+    sliding_layers: Count | UnsetType = UNSET
+    sliding_window: Positive | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        heads = {self.kv_heads is UNSET, self.head_dim is UNSET}
+        latent = {self.kv_lora_rank is UNSET, self.qk_rope_head_dim is UNSET}
+        if [heads, latent] not in ([{True}, {False}], [{False}, {True}]):
+            raise ValueError(
+                "must have either kv_heads and head_dim or kv_lora_rank and qk_rope_head_dim"
+            )
+        sliding = self.sliding_layers or 0
+        if sliding > self.layers:
+            raise ValueError("sliding_layers is more than all layers")
+        if sliding and self.sliding_window is UNSET:
+            raise ValueError("sliding_window is missing beside sliding_layers")
+        if self.expert_parameters > self.parameters:
+            raise ValueError("expert_parameters is more than all parameters")
 
 
-def _one_of(*words: str) -> _Check:
-    return _must(lambda value: value in words, f"one of {', '.join(words)}")
+class Cpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The cache and the binding of a server without GPUs."""
+
+    kv_cache_gib: Positive
+    bind: Literal["numa", "none"]
 
 
-def _like(pattern: str, requirement: str) -> _Check:
-    return _must(lambda value: isinstance(value, str) and re.fullmatch(pattern, value), requirement)
+class Kernel(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"
+):
+    """A library that is installed beside vLLM. No name may become a path, and no URL an option of
+    git."""
+
+    name: Name
+    source: Text
 
 
-def _all_texts(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) and value for value in values)
+class Git(Kernel, frozen=True, tag="git"):
+    """One that is built."""
+
+    url: Annotated[str, _like(r"(https|ssh|file)://\S+", "a URL with https, ssh or file")]
+    commit: Annotated[str, _like(r"[0-9a-f]{40}", "a commit of 40 hexadecimal digits")]
+    distribution: Annotated[str, _like(_VARIABLE, "a name")]
+    build: Annotated[Texts, msgspec.Meta(min_length=1, description="a command")]
+    environment: Variables = {}
+    reboot_needed: bool = False
+    driver_parameters: Variables = {}
 
 
-_text = _must(lambda value: isinstance(value, str) and value.strip(), "text")
-_number = _must(
-    lambda value: is_number(value) and math.isfinite(value) and value >= 0, "a number, 0 or more"
-)
-_share = _must(lambda value: _number(value) is None and 0 < value <= 1, "above 0 and at most 1")
-_boolean = _must(lambda value: isinstance(value, bool), "true or false")
-_texts = _must(lambda value: isinstance(value, list) and _all_texts(value), "a list of texts")
-_mapping = _must(lambda value: isinstance(value, Mapping), "a mapping")
-_date = _must(lambda value: re.fullmatch(r"\d{4}(-\d{2}-\d{2})?", str(value)), "a date or a year")
-_plain_variables = _must(
-    lambda value: (
-        isinstance(value, Mapping)
-        and all(
-            isinstance(name, str) and re.fullmatch(_VARIABLE, name) and isinstance(text, str)
-            for name, text in value.items()
-        )
-    ),
-    "a mapping of names to texts",
-)
+class Pip(Kernel, frozen=True, tag="pip"):
+    """One of a package index."""
+
+    package: Annotated[str, _like(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a package")]
+    version: Annotated[str, _like(r"[0-9][A-Za-z0-9.!+_-]*", "one version")]
+    sha256: Annotated[str, _like(r"[0-9a-f]{64}", "64 hexadecimal digits")] | UnsetType = UNSET
+
+
+class Vendored(Kernel, frozen=True, tag="vendored"):
+    """One that vLLM's wheel holds."""
+
+    module: Annotated[str, _like(r"[A-Za-z_][A-Za-z0-9_.]*", "a module's name")]
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The head of catalog/vllm_recipes.yml describes each member. Its flags and variables may hold
+    a secret, which no message shows."""
+
+    name: Annotated[str, _like(_NAME, "lower case, digits, dots, dashes and underscores")]
+    model: Text
+    device: Literal["cuda", "cpu"]
+    max_model_len: Positive
+    facts: Facts
+    source: Text
+    date: Date
+    revision: Annotated[
+        str, _like(r"|[0-9a-f]{40}", "a commit of 40 hexadecimal digits, or empty")
+    ] = ""
+    gated: Annotated[str, _like(r"|[A-Za-z0-9.-]+", "the name of a licence, or empty")] = ""
+    sizes: Texts = []
+    gpu_models: Texts = []
+    nodes: Positive = 1
+    gpus: Count | None = None
+    tensor_parallel: Positive = 1
+    data_parallel_per_node: Positive = 1
+    expert_parallel: bool = False
+    rpc_port: Positive = 29550
+    memory_share: Share = 0.9
+    workspace_gib: Amount = 0
+    why: str = ""
+    arguments: Any = {}
+    arguments_by_gpu: Any = {}
+    head_arguments: Any = {}
+    environment: Any = {}
+    cpu: Cpu | None = None
+    kernels: list[Git | Pip | Vendored] = []
+    measured: str = ""
+
+    def __post_init__(self) -> None:
+        wrong = {
+            "arguments": _flags(self.arguments),
+            "head_arguments": _flags(self.head_arguments),
+            "arguments_by_gpu": _flags_by_gpu(self.arguments_by_gpu, self.gpu_models),
+            "environment": _variables(self.environment),
+        }
+        for member, problem in wrong.items():
+            if problem:
+                raise ValueError(f"{member} {problem}")
+        for flag, member in _MEMORY_FLAGS.items():
+            if flag in self.arguments:
+                raise ValueError(f"arguments has {flag}; give it as {member}")
+        ranks = self.tensor_parallel * self.data_parallel_per_node
+        if self.device == "cpu":
+            if self.gpus or self.gpu_models or not self.cpu:
+                raise ValueError("device cpu needs cpu, and has neither gpus nor gpu_models")
+            ranks = 0
+        elif not self.gpu_models or self.cpu:
+            raise ValueError("device cuda needs gpu_models (the GPUs that it runs on), and no cpu")
+        elif self.gpus not in (None, ranks):
+            raise ValueError(
+                f"gpus is {self.gpus}, but tensor_parallel x data_parallel_per_node is {ranks}"
+            )
+        msgspec.structs.force_setattr(self, "gpus", ranks)
 
 
 def _flags(value: Any) -> str | None:
@@ -179,30 +292,25 @@ def _flags(value: Any) -> str | None:
                 return f"has no value of one line for {name}"
         elif not isinstance(flag_value, (bool, int, float)) or not math.isfinite(flag_value):
             return f"has a value for {name} that is neither text, number nor boolean"
-        wrong = _forbidden_flag(name, flag_value)
-        if wrong:
-            return wrong
+        if _SECRET_FLAG.search(name) or _SECRET_VALUE.search(str(flag_value)):
+            return (
+                f"has {name}, which would show a secret in the command line; "
+                "keys and tokens go into the role's own variables, which keep them in a file"
+            )
+        if name in _OWN_FLAGS or name.startswith("data-parallel-"):
+            return f"has {name}, which follows from the recipe's other members and the nodes"
     return None
 
 
-def _forbidden_flag(name: str, value: Value) -> str | None:
-    if _SECRET_FLAG.search(name) or _SECRET_VALUE.search(str(value)):
-        return (
-            f"has {name}, which would show a secret in the command line; "
-            "keys and tokens go into the role's own variables, which keep them in a file"
-        )
-    if name in _OWN_FLAGS or name.startswith("data-parallel-"):
-        return f"has {name}, which follows from the recipe's other members and the nodes"
-    return None
-
-
-def _flags_by_word(value: Any) -> str | None:
-    if not isinstance(value, Mapping) or not all(isinstance(gpu_name, str) for gpu_name in value):
+def _flags_by_gpu(value: Any, gpu_models: Sequence[str]) -> str | None:
+    if not isinstance(value, Mapping):
         return "must be a mapping of GPU to flags"
-    return next(
-        (f"{gpu_name} {wrong}" for gpu_name, flags in value.items() if (wrong := _flags(flags))),
-        None,
-    )
+    for gpu_name, flags in value.items():
+        if gpu_name not in gpu_models:
+            return f"has {gpu_name}, which gpu_models has not"
+        if wrong := _flags(flags):
+            return f"of {gpu_name} {wrong}"
+    return None
 
 
 def _variables(value: Any) -> str | None:
@@ -221,194 +329,19 @@ def _variables(value: Any) -> str | None:
     return None
 
 
-_Checks = Mapping[str, _Check]
-
-_REQUIRED: _Checks = {
-    "model": _text,
-    "device": _one_of("cuda", "cpu"),
-    "max_model_len": _whole(1),
-    "facts": _mapping,
-    "source": _text,
-    "date": _date,
-}
-_OPTIONAL: Mapping[str, tuple[_Check, Any]] = {
-    "revision": (_like(r"|[0-9a-f]{40}", "a commit of 40 hexadecimal digits, or empty"), ""),
-    "gated": (_like(r"|[A-Za-z0-9.-]+", "the name of a licence, or empty"), ""),
-    "sizes": (_texts, []),
-    "gpu_models": (_texts, []),
-    "nodes": (_whole(1), 1),
-    "gpus": (_whole(0), None),
-    "tensor_parallel": (_whole(1), 1),
-    "data_parallel_per_node": (_whole(1), 1),
-    "expert_parallel": (_boolean, False),
-    "rpc_port": (_whole(1), 29550),
-    "memory_share": (_share, 0.9),
-    "workspace_gib": (_number, 0),
-    "why": (_text, ""),
-    "arguments": (_flags, {}),
-    "arguments_by_gpu": (_flags_by_word, {}),
-    "head_arguments": (_flags, {}),
-    "environment": (_variables, {}),
-    "cpu": (_mapping, {}),
-    "kernels": (_must(lambda value: isinstance(value, list), "a list"), []),
-    "measured": (_text, ""),
-}
-_FACTS: _Checks = {
-    "parameters": _whole(1),
-    "expert_parameters": _whole(0),
-    "bytes_per_parameter": _number,
-    "layers": _whole(1),
-    "kv_bytes": _whole(1),
-    "source": _text,
-}
-_ATTENTION = (("kv_heads", "head_dim"), ("kv_lora_rank", "qk_rope_head_dim"))
-_CPU: _Checks = {"kv_cache_gib": _whole(1), "bind": _one_of("numa", "none")}
-_COMMIT = _like(r"[0-9a-f]{40}", "a commit of 40 hexadecimal digits")
-# No name may become a path, and no URL an option of git.
-_URL = _like(r"(https|ssh|file)://[^\s]+", "a URL with https, ssh or file")
-_KERNELS: Mapping[str, tuple[_Checks, _Checks]] = {
-    "git": (
-        {
-            "url": _URL,
-            "commit": _COMMIT,
-            "distribution": _like(_VARIABLE, "a name"),
-            "build": _texts,
-        },
-        {
-            "environment": _plain_variables,
-            "reboot_needed": _boolean,
-            "driver_parameters": _plain_variables,
-        },
-    ),
-    "pip": (
-        {
-            "package": _like(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a package"),
-            "version": _like(r"[0-9][A-Za-z0-9.!+_-]*", "one version"),
-        },
-        {"sha256": _like(r"[0-9a-f]{64}", "64 hexadecimal digits")},
-    ),
-    "vendored": ({"module": _like(r"[A-Za-z_][A-Za-z0-9_.]*", "a module's name")}, {}),
-}
-
-
 def validate(name: str, recipe: Any) -> dict[str, Any]:
     """The recipe with every member present, defaults filled in.
 
     Raises:
         BadInput: an unknown or missing member, or a value that cannot be; names recipe and member.
     """
-    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
-        raise BadInput(
-            f"vLLM recipe {name!r}: a name has lower case, digits, dots, dashes, underscores"
-        )
-    if not isinstance(recipe, Mapping):
-        raise BadInput(f"vLLM recipe {name}: must be a mapping")
-    _members(name, "", recipe, _REQUIRED, {key: check for key, (check, _) in _OPTIONAL.items()})
-    full_recipe = {key: recipe.get(key, default) for key, (_, default) in _OPTIONAL.items()}
-    full_recipe.update({key: recipe[key] for key in _REQUIRED})
-    full_recipe["name"] = name
-    full_recipe["date"] = str(full_recipe["date"])
-    full_recipe["facts"] = _facts(name, full_recipe["facts"])
-    _devices(name, full_recipe)
-    for flag, member in _MEMORY_FLAGS.items():
-        if flag in full_recipe["arguments"]:
-            raise _wrong(name, "arguments", f"has {flag}; give it as {member}")
-    full_recipe["kernels"] = [
-        _kernel(name, index, kernel) for index, kernel in enumerate(full_recipe["kernels"])
-    ]
+    members = {**recipe, "name": name} if isinstance(recipe, Mapping) else recipe
+    full_recipe: dict[str, Any] = msgspec.to_builtins(typed(members, Recipe, f"vLLM recipe {name}"))
     return full_recipe
-
-
-def _devices(name: str, recipe: dict[str, Any]) -> None:
-    """GPUs and ranks must agree."""
-    ranks = recipe["tensor_parallel"] * recipe["data_parallel_per_node"]
-    if recipe["device"] == "cuda":
-        if recipe["gpus"] is None:
-            recipe["gpus"] = ranks
-        if not recipe["gpu_models"]:
-            raise _wrong(name, "gpu_models", "must name the GPUs that it runs on")
-        if recipe["gpus"] != ranks:
-            raise _wrong(
-                name,
-                "gpus",
-                f"is {recipe['gpus']}, but tensor_parallel x data_parallel_per_node is {ranks}",
-            )
-        if recipe["cpu"]:
-            raise _wrong(name, "cpu", "is for recipes with device cpu")
-    else:
-        if recipe["gpus"] not in {None, 0} or recipe["gpu_models"]:
-            raise _wrong(name, "gpus", "must be 0 and without gpu_models with device cpu")
-        recipe["gpus"] = 0
-        _members(name, "cpu.", recipe["cpu"], _CPU, {})
-    strange = [
-        gpu_name for gpu_name in recipe["arguments_by_gpu"] if gpu_name not in recipe["gpu_models"]
-    ]
-    if strange:
-        raise _wrong(name, "arguments_by_gpu", f"has {strange[0]}, which gpu_models has not")
 
 
 def _refused(recipe: Mapping[str, Any], problem: str) -> BadInput:
     return BadInput(f"vLLM recipe {recipe.get('name')}: {problem}")
-
-
-def _wrong(name: str, key: str, problem: str) -> BadInput:
-    return BadInput(f"vLLM recipe {name}: {key} {problem}")
-
-
-def _members(
-    name: str, where: str, members: Mapping[str, Any], required: _Checks, optional: _Checks
-) -> None:
-    """Refuse members that are unknown, missing or of the wrong kind."""
-    # validate itself adds `name`, so that its result can be validated again.
-    allowed = {*required, *optional, *([] if where else ["name"])}
-    for key in members:
-        if key not in allowed:
-            hint = did_you_mean(str(key), sorted(allowed))
-            raise _wrong(name, f"{where}{key}", f"is not a member of a recipe{hint}")
-    for key, check in required.items():
-        if key not in members:
-            raise _wrong(name, f"{where}{key}", "is missing")
-        problem = check(members[key])
-        if problem:
-            raise _wrong(name, f"{where}{key}", problem)
-    for key, check in optional.items():
-        problem = check(members[key]) if key in members else None
-        # A default need not pass: it stands for a missing member.
-        if problem and members[key] != _OPTIONAL.get(key, (None, object()))[1]:
-            raise _wrong(name, f"{where}{key}", problem)
-
-
-def _facts(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    pairs = [pair for pair in _ATTENTION if set(pair) & set(facts)]
-    if len(pairs) != 1:
-        words = " or ".join(" and ".join(pair) for pair in _ATTENTION)
-        raise _wrong(name, "facts", f"must have either {words}")
-    attention = dict.fromkeys(pairs[0], _whole(1))
-    more = {"other_bytes": _whole(0), "hidden": _whole(1), "experts": _whole(1)}
-    more["active_parameters"] = _whole(1)
-    more.update(sliding_layers=_whole(0), sliding_window=_whole(1))
-    _members(name, "facts.", facts, {**_FACTS, **attention}, more)
-    if facts.get("sliding_layers", 0) > facts["layers"]:
-        raise _wrong(name, "facts.sliding_layers", "is more than all layers")
-    if facts.get("sliding_layers") and "sliding_window" not in facts:
-        raise _wrong(name, "facts.sliding_window", "is missing beside sliding_layers")
-    if facts["expert_parameters"] > facts["parameters"]:
-        raise _wrong(name, "facts.expert_parameters", "is more than all parameters")
-    return {"other_bytes": 0, **facts}
-
-
-def _kernel(name: str, index: int, kernel: Any) -> dict[str, Any]:
-    where = f"kernels[{index}]."
-    if not isinstance(kernel, Mapping) or kernel.get("kind") not in _KERNELS:
-        raise _wrong(name, where + "kind", f"must be one of {', '.join(_KERNELS)}")
-    required, optional = _KERNELS[kernel["kind"]]
-    common: _Checks = {"name": _like(_NAME, "a plain name"), "kind": _text, "source": _text}
-    _members(name, where, kernel, {**common, **required}, optional)
-    if kernel["kind"] != "git":
-        return dict(kernel)
-    if not kernel["build"]:
-        raise _wrong(name, where + "build", "must be a command")
-    return {"environment": {}, "reboot_needed": False, "driver_parameters": {}, **kernel}
 
 
 def choose(recipes: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -595,10 +528,8 @@ def _memory_value(recipe: Mapping[str, Any], flag: str, value: Value) -> Value:
     member = _MEMORY_FLAGS[flag]
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
         value = float(value) if "." in value else int(value)
-    wrong = {**_REQUIRED, "memory_share": _share}[member](value)
-    if wrong:
-        raise _refused(recipe, f"{flag} {value!r}, which is to override its {member}, {wrong}")
-    return value
+    where = f"vLLM recipe {recipe['name']}: {flag}, which is to override its {member}"
+    return typed(value, Positive if member == "max_model_len" else Share, where)
 
 
 def _need(recipe: Mapping[str, Any], machine: Machine) -> _Need:

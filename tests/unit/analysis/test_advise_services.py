@@ -17,6 +17,7 @@ from trueup_analysis.figures.advise.services import (
     advise,
     advise_storage,
     gone,
+    needs_of,
     read_services,
 )
 from trueup_node.errors import BadInput
@@ -194,9 +195,9 @@ def test_series_without_a_row(size: str, begins: str) -> None:
 
 
 @parametrized(("wrong", "says"))
-def test_needs_that_cannot_be_are_refused(wrong: dict[str, Any], says: str) -> None:
+def test_needs_that_cannot_be_are_refused(wrong: dict[str, str], says: str) -> None:
     with pytest.raises(BadInput) as found:
-        Needs(**wrong)
+        needs_of(wrong)
     assert says in str(found.value)
 
 
@@ -255,14 +256,14 @@ def _missing(document: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_bound, "nodes: 'max' is none of least, most, below"),
-        (_field, "a condition on 'node'"),
-        (_source, "no source 'nobody'"),
-        (_mark, "source spot has no mark of"),
-        (_effort, "vm: effort 'some'"),
+        (_bound, "needs.nodes.max is not known; there are least, most, below"),
+        (_field, "fits[0]: node is no need"),
+        (_source, "sources[0]: there is no source 'nobody'"),
+        (_mark, "sources.spot.mark is 'heard': it must be one of empty, secondary"),
+        (_effort, "services[0] ('vm').effort is 'some'"),
         (_limit, "machines"),
-        (_date, "soon"),
-        (_pattern, "is not as its head says"),
+        (_date, "date is 'soon': it must be a date"),
+        (_pattern, "sizes: '(' is no regular expression"),
         (_since, "long ago"),
         (_rank, "rank"),
         (_missing, "storage"),
@@ -307,11 +308,11 @@ def test_the_pages_tables_of_services_are_the_catalogs(head: str) -> None:
     rows = KNOWN.services if head == "service" else KNOWN.storage
     assert table_of(PAGE, head) == [
         [
-            f"`{row['service']}`",
-            row["name"],
-            row["effort"],
-            ", ".join(row["manages"]),
-            row["billing"] or "no source says",
+            f"`{row.service}`",
+            row.name,
+            row.effort,
+            ", ".join(row.manages),
+            row.billing or "no source says",
         ]
         for row in rows
     ]
@@ -344,7 +345,7 @@ def test_any_needs_have_a_rule_and_every_answer_is_in_order(needs: Needs) -> Non
     assert [one.service for one in found if one.rank is not None] != []
     groups = [(one.rank is None, bool(one.refused)) for one in found]
     assert groups == sorted(groups)
-    assert {one.service for one in found} == {row["service"] for row in KNOWN.services}
+    assert {one.service for one in found} == {row.service for row in KNOWN.services}
 
 
 @given(_NEEDS)

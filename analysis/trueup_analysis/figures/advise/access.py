@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
+from trueup_controller.typed import Source
 from trueup_node.errors import BadInput
 from trueup_node.options import Option
 from trueup_node.suggest import did_you_mean
 
 from ..meters import HOURS_A_MONTH
-from .services import CHOICES, Needs, Source, Statement, advise_storage
+from .services import Access, Data, Needs, Statement, advise_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,13 +31,13 @@ OPTIONS: Final = (
         " nodes, large files; small: many nodes, many small files; scratch: of one job; profiles:"
         " of desktops.",
         type="str",
-        choices=CHOICES["access"],
+        choices=get_args(Access),
     ),
     Option(
         "data",
         "How the work reaches them today; it is answered with a storage.",
         type="str",
-        choices=CHOICES["data"],
+        choices=get_args(Data),
     ),
     Option("data_tb", "How much data it is, TB (1e12 bytes).", type="float", least=1e-6, most=1e6),
     Option(
@@ -211,7 +212,7 @@ def _with_disks(
     advice: Advice, row: Mapping[str, str], gib: float, needs: Needs, today: date
 ) -> Advice:
     """Local disks, refused where a node has none, or not enough for all of the data."""
-    source = Source("catalog/vm_sizes.csv", "read", today.isoformat())
+    source = Source("catalog/vm_sizes.csv", today.isoformat(), "read")
     reason = ""
     if not gib:
         reason = f"{row['size']} has no local disk in the catalog"

@@ -6,8 +6,11 @@ A size that is not to be had any more stands beside the one that is advised in i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
+import msgspec
+from msgspec import Meta
+from trueup_controller.typed import Source, with_sources
 from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean
 
@@ -26,12 +29,10 @@ if TYPE_CHECKING:
 FILE: Final = "architectures.yml"
 # A year's hours over its months.
 HOURS_A_MONTH: Final = 8760 / 12
-_SAID_BY: Final = ("source", "trueup", "")
-_SYSTEMS: Final = ("linux", "windows", "avd")
+SaidBy = Literal["source", "trueup", ""]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Role:
+class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """VMs that do one thing.
 
     Attributes:
@@ -43,23 +44,26 @@ class Role:
 
     role: str
     size: str = ""
-    count: int | None = None
-    size_by: str = ""
-    count_by: str = ""
-    system: str = "linux"
+    count: Annotated[int, Meta(ge=1)] | None = None
+    size_by: SaidBy = ""
+    count_by: SaidBy = ""
+    system: Literal["linux", "windows", "avd"] = "linux"
     note: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.size) != bool(self.size_by) or (self.count is None) != (not self.count_by):
-            raise ValueError(f"role {self.role}: size_by and count_by say who names what stands")
-        if {self.size_by, self.count_by} - set(_SAID_BY) or self.system not in _SYSTEMS:
-            raise ValueError(f"role {self.role}: {self.size_by}, {self.count_by}, {self.system}")
-        if self.count is not None and not (type(self.count) is int and self.count > 0):
-            raise ValueError(f"role {self.role}: count {self.count!r}")
+            raise ValueError("size_by and count_by say who names what stands")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
+class Outdated(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A wrong statement of a source."""
+
+    says: str
+    wrong: str
+    instead: str
+
+
+class Architecture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One row of the catalog.
 
     Attributes:
@@ -77,13 +81,22 @@ class Architecture:
     region: str
     service: str
     recipe: str
-    roles: Sequence[Role]
-    bills: Sequence[str]
-    by_hand: Sequence[str]
-    differs: Sequence[str]
-    unsaid: Sequence[str]
-    outdated: Sequence[Mapping[str, str]]
-    sources: Sequence[str]
+    roles: list[Role]
+    bills: list[str]
+    by_hand: list[str]
+    differs: list[str]
+    unsaid: list[str]
+    outdated: list[Outdated]
+    sources: list[Source]
+
+    def __post_init__(self) -> None:
+        if not self.recipe and not self.by_hand:
+            raise ValueError("by_hand says why no recipe makes it")
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sources: dict[str, Source]
+    architectures: list[Architecture]
 
 
 class Line(NamedTuple):
@@ -127,12 +140,12 @@ class Priced:
         return [line.role.role for line in self.lines if line.usd_per_hour is None]
 
     @property
-    def outdated(self) -> list[Mapping[str, str]]:
+    def outdated(self) -> list[Outdated]:
         """Wrong statements of the source, its closed sizes first."""
         sizes = {line.role.size: line for line in self.lines if line.instead}
         return [
             *(
-                {"says": size, "wrong": line.instead, "instead": line.size or "nothing is advised"}
+                Outdated(says=size, wrong=line.instead, instead=line.size or "nothing is advised")
                 for size, line in sizes.items()
             ),
             *self.architecture.outdated,
@@ -198,43 +211,17 @@ def read(chosen_catalog: Path | None, sizes: Mapping[str, Any]) -> dict[str, Arc
         BadInput: the file cannot be read, or a row of it is not as its head says.
     """
     path = catalog.find(FILE, chosen_catalog)
-    document = catalog.document(path)
-    services = {row["service"] for row in read_services(chosen_catalog).services}
+    rows = with_sources(catalog.document(path), _File, str(path)).architectures
+    services = {row.service for row in read_services(chosen_catalog).services}
     recipes = azure.recipes(chosen_catalog)
-    try:
-        sources = {
-            name: f"{source['text']}, read {source['date']}"
-            for name, source in document["sources"].items()
-        }
-        rows = [
-            Architecture(
-                **{
-                    **row,
-                    "roles": [Role(**role) for role in row["roles"]],
-                    "sources": [sources[name] for name in row["sources"]],
-                }
-            )
-            for row in document["architectures"]
-        ]
-        for architecture in rows:
-            _check(architecture, sizes, services, recipes)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadInput(f"{path} is not as its head says: {error!r}") from error
-    return {architecture.name: architecture for architecture in rows}
-
-
-def _check(
-    architecture: Architecture, sizes: Mapping[str, Any], services: set[str], recipes: Sequence[str]
-) -> None:
-    """Raise ValueError where a row names something that does not exist."""
-    for role in architecture.roles:
-        if role.size and role.size not in sizes:
-            raise ValueError(f"{architecture.name}: no size {role.size!r}")
-    if architecture.service and architecture.service not in services:
-        raise ValueError(f"{architecture.name}: no service {architecture.service!r}")
-    if architecture.recipe and architecture.recipe not in recipes:
-        raise ValueError(f"{architecture.name}: no recipe {architecture.recipe!r}")
-    if not architecture.recipe and not architecture.by_hand:
-        raise ValueError(f"{architecture.name}: by_hand says why no recipe makes it")
-    for text in architecture.outdated:
-        text["says"], text["wrong"], text["instead"]
+    for row in rows:
+        named = [("size", role.size, sizes) for role in row.roles]
+        for kind, name, names in (
+            *named,
+            ("service", row.service, services),
+            ("recipe", row.recipe, recipes),
+        ):
+            if name and name not in names:
+                hint = did_you_mean(name, names)
+                raise BadInput(f"{path}: {row.name}: no {kind} {name!r}{hint}")
+    return {row.name: row for row in rows}

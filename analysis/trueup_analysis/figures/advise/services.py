@@ -8,35 +8,31 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
-from trueup_node.errors import BadInput
-from trueup_node.reading import is_number
-from trueup_node.suggest import did_you_mean
+import msgspec
+from msgspec import Meta
+from trueup_controller.typed import Source, typed, with_sources
 
 from ... import catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 FILE: Final = "services.yml"
 TIB_IN_TB: Final = 2**40 / 1e12
-CHOICES: Final = {
-    "scheduler": ("slurm", "none"),
-    "data": ("any", "local", "blob", "nfs", "smb", "lustre"),
-    "access": ("any", "once", "shared", "small", "scratch", "profiles"),
-}
-_LEAST: Final = {"nodes": 1, "models": 1, "tenants": 1, "desktop_users": 0, "users_a_host": 0}
-_BOUNDS: Final = ("least", "most", "below")
-_MARKS: Final = ("verified", "secondary", "unverified")
-_EFFORTS: Final = ("low", "medium", "high")
+Scheduler = Literal["slurm", "none"]
+Data = Literal["any", "local", "blob", "nfs", "smb", "lustre"]
+Access = Literal["any", "once", "shared", "small", "scratch", "profiles"]
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(gt=0, le=1e300)]
+_YES_NO: Final = {"yes": "true", "no": "false"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The demands of the work to run.
 
     Attributes:
@@ -57,40 +53,22 @@ class Needs:
         keep: whether written data must outlive the machine that writes them.
     """
 
-    nodes: int = 1
+    nodes: Count = 1
     coupled: bool = False
     always_on: bool = False
-    models: int = 1
-    tenants: int = 1
+    models: Count = 1
+    tenants: Count = 1
     tracked: bool = False
-    scheduler: str = "none"
+    scheduler: Scheduler = "none"
     spot: bool = False
-    job_days: float | None = None
-    desktop_users: int = 0
-    users_a_host: int = 0
-    data: str = "any"
-    access: str = "any"
-    data_tb: float | None = None
-    mb_s: float | None = None
+    job_days: Amount | None = None
+    desktop_users: Annotated[int, Meta(ge=0)] = 0
+    users_a_host: Annotated[int, Meta(ge=0)] = 0
+    data: Data = "any"
+    access: Access = "any"
+    data_tb: Amount | None = None
+    mb_s: Amount | None = None
     keep: bool = False
-
-    def __post_init__(self) -> None:
-        for name, words in CHOICES.items():
-            if getattr(self, name) not in words:
-                wrong = f"{name} is {getattr(self, name)!r}; give one of {', '.join(words)}"
-                raise BadInput(wrong)
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise BadInput(f"{name} is {value!r}; give a whole number of at least {least}")
-        for name in ("coupled", "always_on", "tracked", "spot", "keep"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise BadInput(f"{name} is {value!r}; give true or false")
-        for name in ("job_days", "data_tb", "mb_s"):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and 0 < value < math.inf):
-                raise BadInput(f"{name} is {value!r}; give a number above 0")
 
     @property
     def shared(self) -> bool:
@@ -98,51 +76,21 @@ class Needs:
         return self.nodes > 1 and self.access != "scratch"
 
 
-_TRUE: Final = {"yes": True, "true": True, "no": False, "false": False}
-
-
 def needs_of(texts: Mapping[str, str]) -> Needs:
     """The needs that words say, such as ``{"nodes": "16", "coupled": "yes"}``.
 
     Raises:
-        BadInput: an unknown name, a word that is no number or neither yes nor no, or a value that
-            ``Needs`` refuses.
+        BadInput: an unknown name, or a word that is no value of it.
     """
-    defaults = {need_field.name: need_field.default for need_field in fields(Needs)}
-    read: dict[str, Any] = {}
-    for name, text in texts.items():
-        if name not in defaults:
-            raise BadInput(
-                f"{name} is no need{did_you_mean(name, defaults)}; {', '.join(defaults)}"
-            )
-        default = defaults[name]
-        try:
-            if isinstance(default, bool):
-                read[name] = _TRUE[text.lower()]
-            elif isinstance(default, str):
-                read[name] = text
-            else:
-                read[name] = int(text) if isinstance(default, int) else float(text)
-        except KeyError as error:
-            raise BadInput(f"{name} is {text!r}; give yes or no") from error
-        except ValueError as error:
-            type_name = "a whole number" if isinstance(default, int) else "a number"
-            raise BadInput(f"{name} is {text!r}; give {type_name}") from error
-    return Needs(**read)
+    kinds = Needs.__annotations__
+    words = {
+        name: _YES_NO.get(text.lower(), text) if kinds.get(name) == "bool" else text
+        for name, text in texts.items()
+    }
+    return typed(words, Needs, "advise service", strict=False)
 
 
-_FIELDS: Final = (*(need_field.name for need_field in fields(Needs)), "shared")
-
-
-class Source(NamedTuple):
-    """Where a statement stands, and how well that was checked."""
-
-    text: str
-    mark: str
-    date: str
-
-    def __str__(self) -> str:
-        return f"{self.text} ({self.mark}, {self.date})"
+_FIELDS: Final = (*Needs.__struct_fields__, "shared")
 
 
 class Statement(NamedTuple):
@@ -209,36 +157,146 @@ class Advice:
         return self.rank is not None and not self.refused
 
 
-@dataclass(frozen=True)
-class Correction:
-    """A wrong statement of an article.
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of catalog/services.yml, whose head describes the members."""
 
-    Attributes:
-        article: its name in the catalog; place: where in it; says: its words, or their meaning.
-        wrong: why it is not so; since: the date since when, empty where it never was so or no
-            source has a date.
-        instead: the one to use today.
-    """
+
+class Correction(Row, frozen=True):
+    """A wrong statement of an article."""
 
     article: str
     place: str
     says: str
     wrong: str
-    since: str
+    since: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2})?$", description="a date, or empty")]
     instead: str
     source: Source
 
 
-@dataclass(frozen=True)
-class Services:
-    """catalog/services.yml, checked."""
+class Bounds(Row, frozen=True):
+    """Limits of a need."""
 
-    services: Sequence[Mapping[str, Any]]
-    storage: Sequence[Mapping[str, Any]]
-    ended: Sequence[Mapping[str, Any]]
-    gone: Sequence[Mapping[str, Any]]
-    corrections: Sequence[Correction]
-    sources: Mapping[str, Source]
+    least: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+
+    def hold(self, value: float | None) -> bool:
+        return value is not None and self.least <= value <= self.most and value < self.below
+
+
+class Conditional(Row, frozen=True, kw_only=True):
+    """A row with conditions on needs."""
+
+    needs: dict[str, bool | int | str | list[str] | Bounds] = {}
+
+    def __post_init__(self) -> None:
+        for name in (*self.needs, *([self.of] if isinstance(self, Limit) else [])):
+            if name not in _FIELDS:
+                raise ValueError(f"{name} is no need; there are {', '.join(_FIELDS)}")
+
+    def holds(self, needs: Needs) -> bool:
+        """Whether all conditions hold; a bound of an unknown value does not."""
+        for name, condition in self.needs.items():
+            value = getattr(needs, name)
+            if isinstance(condition, Bounds):
+                if not condition.hold(value):
+                    return False
+            elif value not in (condition if isinstance(condition, list) else [condition]):
+                return False
+        return True
+
+
+class Fit(Conditional, frozen=True):
+    """A rule of thumb."""
+
+    rank: int
+    because: str
+
+
+class Against(Conditional, frozen=True):
+    """A disadvantage."""
+
+    because: str
+    source: Source
+
+
+class Limit(Conditional, frozen=True):
+    """The largest value of the need ``of``."""
+
+    of: str
+    most: int
+    unit: str
+    source: Source
+    doubt: float = math.inf
+
+
+class Also(Row, frozen=True):
+    """A limit in words."""
+
+    text: str
+    source: Source
+
+
+class Purchase(Row, frozen=True):
+    """A service level of a storage."""
+
+    name: str
+    mb_s_per_tib: float
+    least_tib: float
+    step_tib: float
+    most_tib: float
+    source: Source
+    doubt_tib: float = math.inf
+    most_mb_s: float = math.inf
+    unsure: str = ""
+
+
+class Service(Row, frozen=True):
+    """A service or storage of Azure."""
+
+    service: str
+    name: str
+    fits: list[Fit]
+    effort: Literal["low", "medium", "high"]
+    manages: list[str]
+    managed: list[str]
+    billing: str
+    sources: list[Source]
+    against: list[Against] = []
+    limits: list[Limit] = []
+    also: list[Also] = []
+    levels: list[Purchase] = []
+
+
+class Ended(Row, frozen=True):
+    """A part of a service that ended."""
+
+    service: str
+    name: str
+    date: date
+    instead: str
+    source: Source
+
+
+class Gone(Row, frozen=True):
+    """A series without a row in vm_sizes.csv."""
+
+    series: str
+    sizes: re.Pattern[str]
+    date: date
+    successors: str
+    source: Source
+
+
+class Services(Row, frozen=True):
+    """The file."""
+
+    services: list[Service]
+    storage: list[Service]
+    ended: list[Ended]
+    gone: list[Gone]
+    corrections: list[Correction]
+    sources: dict[str, Source]
 
 
 def advise(needs: Needs, services: Services, today: date) -> list[Advice]:
@@ -256,15 +314,13 @@ def gone(size: str, services: Services, today: date) -> str:
     """Why a size without a row in the catalog cannot be had, with the successors that Microsoft
     names; empty where nothing is known of it."""
     for row in services.gone:
-        if not re.fullmatch(row["sizes"], size, re.IGNORECASE):
+        if not re.fullmatch(row.sizes.pattern, size, re.IGNORECASE):
             continue
-        past = date.fromisoformat(row["date"]) <= today
-        named = str(row["successors"]).replace(";", ", ")
+        past = row.date <= today
+        named = row.successors.replace(";", ", ")
         instead = f"Microsoft names {named} instead" if named else "no source names a successor"
-        return (
-            f"{row['series']} {'retired' if past else 'retires'} on {row['date']}; {instead}"
-            f" [{services.sources[row['source']]}]"
-        )
+        when = f"{row.series} {'retired' if past else 'retires'} on {row.date}"
+        return f"{when}; {instead} [{row.source}]"
     return ""
 
 
@@ -275,96 +331,10 @@ def read_services(chosen: Path | None = None) -> Services:
         BadInput: the file cannot be read, or a row of it is not as its head says.
     """
     path = catalog.find(FILE, chosen)
-    document = catalog.document(path)
-    try:
-        sources = {name: Source(**row) for name, row in document["sources"].items()}
-        if wrong := [name for name, source in sources.items() if source.mark not in _MARKS]:
-            raise BadInput(f"{path}: source {wrong[0]} has no mark of {', '.join(_MARKS)}")
-        services = Services(
-            document["services"],
-            document["storage"],
-            document["ended"],
-            document["gone"],
-            [
-                Correction(**{**row, "source": sources[row["source"]]})
-                for row in document["corrections"]
-            ],
-            sources,
-        )
-        for row in (*services.services, *services.storage):
-            _check(row, sources)
-        for row in (*services.ended, *services.gone):
-            date.fromisoformat(row["date"])
-            _known(row["source"], sources)
-        for row in services.gone:
-            re.compile(row["sizes"])
-        for correction in services.corrections:
-            if correction.since:
-                date.fromisoformat(correction.since)
-    except (KeyError, TypeError, AttributeError, ValueError, re.error) as error:
-        raise BadInput(f"{path} is not as its head says: {error!r}") from error
-    return services
+    return with_sources(catalog.document(path), Services, str(path))
 
 
-def _check(row: Mapping[str, Any], sources: Mapping[str, Source]) -> None:
-    """Raise ValueError or KeyError where a row is not as the head of the file says."""
-    if row["effort"] not in _EFFORTS:
-        raise ValueError(f"{row['service']}: effort {row['effort']!r}")
-    against, limits, also = (row.get(name, ()) for name in ("against", "limits", "also"))
-    for rule in (*row["fits"], *against, *limits):
-        _check_conditions(rule.get("needs", {}))
-    for limit in limits:
-        getattr(Needs(), limit["of"])
-        limit["most"], limit["unit"]
-    for name in row["sources"]:
-        _known(name, sources)
-    for statement in (*against, *limits, *also, *row.get("levels", ())):
-        _known(statement["source"], sources)
-    for rule in row["fits"]:
-        rule["rank"], rule["because"]
-    row["name"], row["manages"], row["managed"], row["billing"]
-
-
-def _known(name: str, sources: Mapping[str, Source]) -> None:
-    if name not in sources:
-        raise ValueError(f"no source {name!r}")
-
-
-def _check_conditions(conditions: Mapping[str, Any]) -> None:
-    """Raise ValueError where a condition is of no field, or its bound is none."""
-    for name, condition in conditions.items():
-        if name not in _FIELDS:
-            raise ValueError(f"a condition on {name!r}, which is none of {', '.join(_FIELDS)}")
-        if isinstance(condition, dict):
-            for bound, value in condition.items():
-                if bound not in _BOUNDS:
-                    raise ValueError(f"{name}: {bound!r} is none of {', '.join(_BOUNDS)}")
-                float(value)
-
-
-def _holds(conditions: Mapping[str, Any], needs: Needs) -> bool:
-    """Whether all conditions hold; one on an unknown value does not."""
-    for name, condition in conditions.items():
-        value = getattr(needs, name)
-        if isinstance(condition, dict):
-            if value is None or not _within(value, condition):
-                return False
-        elif value not in (condition if isinstance(condition, list) else [condition]):
-            return False
-    return True
-
-
-def _within(value: float, bounds: Mapping[str, float]) -> bool:
-    return (
-        value >= bounds.get("least", -math.inf)
-        and value <= bounds.get("most", math.inf)
-        and value < bounds.get("below", math.inf)
-    )
-
-
-def _ranked(
-    rows: Iterable[Mapping[str, Any]], needs: Needs, services: Services, today: date
-) -> list[Advice]:
+def _ranked(rows: Iterable[Service], needs: Needs, services: Services, today: date) -> list[Advice]:
     advices = [_advice(row, needs, services, today) for row in rows]
     return sorted(
         advices,
@@ -377,67 +347,53 @@ def _ranked(
     )
 
 
-def _advice(row: Mapping[str, Any], needs: Needs, services: Services, today: date) -> Advice:
-    rule = next((fit for fit in row["fits"] if _holds(fit["needs"], needs)), None)
-    against = [
-        Statement(statement["because"], services.sources[statement["source"]])
-        for statement in row.get("against", ())
-        if _holds(statement["needs"], needs)
-    ]
-    levels = _levels(row, needs, services)
-    refused, doubts = _exceeded(row, needs, services)
+def _advice(row: Service, needs: Needs, services: Services, today: date) -> Advice:
+    rule = next((fit for fit in row.fits if fit.holds(needs)), None)
+    against = [Statement(rule.because, rule.source) for rule in row.against if rule.holds(needs)]
+    levels = _levels(row, needs)
+    refused, doubts = _exceeded(row, needs)
     if levels and all(storage_level.refused for storage_level in levels):
         refused += [
             Statement(storage_level.refused, storage_level.source) for storage_level in levels
         ]
     return Advice(
-        row["service"],
-        row["name"],
-        rule["rank"] if rule else None,
-        rule["because"] if rule else "",
+        row.service,
+        row.name,
+        rule.rank if rule else None,
+        rule.because if rule else "",
         tuple(refused),
         (*against, *doubts),
-        tuple(
-            Statement(statement["text"], services.sources[statement["source"]])
-            for statement in row.get("also", ())
-        ),
-        row["effort"],
-        tuple(row["manages"]),
-        tuple(row["managed"]),
-        row["billing"],
-        tuple(_ended(row["service"], services, today)),
-        tuple(services.sources[name] for name in row["sources"]),
+        tuple(Statement(limit.text, limit.source) for limit in row.also),
+        row.effort,
+        tuple(row.manages),
+        tuple(row.managed),
+        row.billing,
+        tuple(_ended(row.service, services, today)),
+        tuple(row.sources),
         levels,
     )
 
 
-def _exceeded(
-    row: Mapping[str, Any], needs: Needs, services: Services
-) -> tuple[list[Statement], list[Statement]]:
+def _exceeded(row: Service, needs: Needs) -> tuple[list[Statement], list[Statement]]:
     """Limits that the needs exceed, and smaller ones of other sources or conditions."""
     refused, doubts = [], []
-    for limit in row.get("limits", ()):
-        value = getattr(needs, limit["of"])
-        if value is None or not _holds(limit.get("needs", {}), needs):
+    for limit in row.limits:
+        value, most = getattr(needs, limit.of), f"{limit.most} {limit.unit}"
+        if value is None or not limit.holds(needs):
             continue
-        source = services.sources[limit["source"]]
-        if value > limit["most"]:
-            refused.append(
-                Statement(f"{_plain(value)} is above {limit['most']} {limit['unit']}", source)
-            )
-        elif value > limit.get("doubt", math.inf):
-            most = f"at most {limit['most']} {limit['unit']}"
-            doubts.append(Statement(f"{_plain(value)} is above {limit['doubt']}: {most}", source))
+        if value > limit.most:
+            refused.append(Statement(f"{_plain(value)} is above {most}", limit.source))
+        elif value > limit.doubt:
+            text = f"{_plain(value)} is above {_plain(limit.doubt)}: at most {most}"
+            doubts.append(Statement(text, limit.source))
     return refused, doubts
 
 
-def _levels(row: Mapping[str, Any], needs: Needs, services: Services) -> tuple[Level, ...]:
+def _levels(row: Service, needs: Needs) -> tuple[Level, ...]:
     """Each level, as large as the data and the throughput ask for; the smallest purchase first."""
     if needs.data_tb is None:
         return ()
-    levels = [
-        level(level_row, needs, needs.data_tb, services) for level_row in row.get("levels", ())
-    ]
+    levels = [level(purchase, needs, needs.data_tb) for purchase in row.levels]
     return tuple(
         sorted(
             levels,
@@ -450,22 +406,22 @@ def _levels(row: Mapping[str, Any], needs: Needs, services: Services) -> tuple[L
     )
 
 
-def level(row: Mapping[str, Any], needs: Needs, data_tb: float, services: Services) -> Level:
+def level(row: Purchase, needs: Needs, data_tb: float) -> Level:
     """A level of a storage, as large as the data and the throughput of the needs ask for."""
-    per_tib, step, most = row["mb_s_per_tib"], row["step_tib"], row["most_tib"]
+    per_tib, step, most = row.mb_s_per_tib, row.step_tib, row.most_tib
     needed_tib = max(data_tb / TIB_IN_TB, (needs.mb_s or 0) / per_tib)
     # A division's last digit must not buy another step.
-    tib = max(row["least_tib"], math.ceil(needed_tib / step - 1e-9) * step)
-    reached = min(per_tib * tib, row.get("most_mb_s", math.inf))
-    doubts, refused = [row["unsure"]] if "unsure" in row else [], ""
+    tib = max(row.least_tib, math.ceil(needed_tib / step - 1e-9) * step)
+    reached = min(per_tib * tib, row.most_mb_s)
+    doubts, refused = [row.unsure] if row.unsure else [], ""
     if tib > most:
-        refused = f"{row['name']}: {_plain(tib)} TiB are needed, and it has at most {_plain(most)}"
+        refused = f"{row.name}: {_plain(tib)} TiB are needed, and it has at most {_plain(most)}"
     elif needs.mb_s is not None and reached < needs.mb_s * (1 - 1e-9):
-        asks = f"{row['name']}: {_plain(needs.mb_s)} MB/s are needed"
+        asks = f"{row.name}: {_plain(needs.mb_s)} MB/s are needed"
         refused = f"{asks}, and it has at most {_plain(reached)}"
-    elif tib > row.get("doubt_tib", math.inf):
-        doubts.append(f"another source has at most {row['doubt_tib']} TiB")
-    return Level(row["name"], tib, reached, services.sources[row["source"]], tuple(doubts), refused)
+    elif tib > row.doubt_tib:
+        doubts.append(f"another source has at most {_plain(row.doubt_tib)} TiB")
+    return Level(row.name, tib, reached, row.source, tuple(doubts), refused)
 
 
 def _plain(value: float) -> str:
@@ -475,7 +431,7 @@ def _plain(value: float) -> str:
 
 def _ended(service: str, services: Services, today: date) -> Iterable[Statement]:
     for row in services.ended:
-        if row["service"] == service:
-            verb = "ended" if date.fromisoformat(row["date"]) <= today else "ends"
-            text = f"{row['name']} {verb} on {row['date']}; use {row['instead']}"
-            yield Statement(text, services.sources[row["source"]])
+        if row.service == service:
+            verb = "ended" if row.date <= today else "ends"
+            text = f"{row.name} {verb} on {row.date}; use {row.instead}"
+            yield Statement(text, row.source)

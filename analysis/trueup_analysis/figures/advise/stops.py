@@ -144,19 +144,16 @@ def _write_rate(ask: Mapping[str, Any], knowledge: Knowledge) -> tuple[float, st
         return rate, f"Blob storage at {rate / _MB:,.0f} MB/s"
     services = knowledge.once("services", lambda: read_services(knowledge.folder))
     level = next(
-        level
-        for row in services.storage
-        for level in row.get("levels", ())
-        if level["name"] == _LEVELS[target]
+        level for row in services.storage for level in row.levels if level.name == _LEVELS[target]
     )
-    tib = ask["checkpoint_tib"] or float(level["least_tib"])
-    if not level["least_tib"] <= tib <= level["most_tib"]:
+    tib = ask["checkpoint_tib"] or level.least_tib
+    if not level.least_tib <= tib <= level.most_tib:
         raise BadInput(
-            f"checkpoint_tib is {tib:g}: {target} is sold from {level['least_tib']:g} to"
-            f" {level['most_tib']:g} TiB"
+            f"checkpoint_tib is {tib:g}: {target} is sold from {level.least_tib:g} to"
+            f" {level.most_tib:g} TiB"
         )
-    rate = tib * level["mb_s_per_tib"] * _MB
-    return rate, f"{level['name']} of {tib:g} TiB at {rate / _MB:,.0f} MB/s"
+    rate = tib * level.mb_s_per_tib * _MB
+    return rate, f"{level.name} of {tib:g} TiB at {rate / _MB:,.0f} MB/s"
 
 
 class Loss(NamedTuple):

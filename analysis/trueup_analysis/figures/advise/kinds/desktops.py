@@ -126,10 +126,10 @@ def size(ask: Ask, held: Held) -> Desktops:
     """
     candidates = _sizes(ask, held.known)
     licence = limit_of(held.services, _AVD, "users_a_host")
-    if (ask["users_a_host"] or 0) > licence["most"]:
+    if (ask["users_a_host"] or 0) > licence.most:
         raise BadInput(
-            f"users_a_host {ask['users_a_host']} is above {licence['most']} {licence['unit']}"
-            f" [{held.services.sources[licence['source']]}]"
+            f"users_a_host {ask['users_a_host']} is above {licence.most} {licence.unit}"
+            f" [{licence.source}]"
         )
     if ask["hosts"] == "personal" and (ask["users_a_host"] or 1) != 1:
         raise BadInput("hosts is personal: a host has one user, so leave users_a_host out")
@@ -152,8 +152,8 @@ def size(ask: Ask, held: Held) -> Desktops:
     if not choices:
         raise BadInput(_why_nothing(ask, refused, unpriced))
     choices.sort(key=lambda choice: (choice.hosts * choice.price.usd_per_hour, choice.size))
-    (row,) = (service for service in held.services.services if service["service"] == _AVD)
-    return Desktops(SIZING, ask, choices, refused, unpriced, row["billing"])
+    (avd,) = (service for service in held.services.services if service.service == _AVD)
+    return Desktops(SIZING, ask, choices, refused, unpriced, avd.billing)
 
 
 def _sizes(ask: Ask, knowledge: Knowledge) -> dict[str, Mapping[str, str]]:
@@ -184,7 +184,7 @@ def _bounds(ask: Ask, name: str, row: Mapping[str, str], held: Held) -> Iterator
         name, held.known, alone=not ask["users_a_host"] and ask["hosts"] == "pooled"
     )
     licence = limit_of(held.services, _AVD, "users_a_host")
-    yield Bound(licence["most"], "users of a GRID licence")
+    yield Bound(licence.most, "users of a GRID licence")
     gpu = (number(row, "gpus") or 0) * (number(row, "gpu_memory_gib") or 0)
     for option, available, resource in (
         ("gpu_memory_gib_a_user", gpu, "GPU memory"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ...prices import Quote
-    from ..services import Level, Services
+    from ..services import Level, Purchase, Service, Services
     from .kind import Ask
 
 _BENCHMARK: Final = "EDA storage benchmark"
@@ -142,7 +142,7 @@ def _published(knowledge: Knowledge, metric: str) -> list[_Result]:
 
 
 def _read(knowledge: Knowledge, metric: str) -> Iterator[_Result]:
-    levels = {row["name"]: row for row in _rows(read_services(knowledge.folder))}
+    levels = {row.name: row for row in _rows(read_services(knowledge.folder))}
     for row in knowledge.results(_BENCHMARK, metric):
         match = _PUBLISHED.fullmatch(row["configuration"])
         if match is None:
@@ -155,17 +155,17 @@ def _read(knowledge: Knowledge, metric: str) -> Iterator[_Result]:
         else:
             condition = name = _LUSTRE
         if name:
-            brings = tib * levels[name]["mb_s_per_tib"]
-            mb_s = min(brings, levels[name].get("most_mb_s", math.inf))
+            brings = tib * levels[name].mb_s_per_tib
+            mb_s = min(brings, levels[name].most_mb_s)
         evidence = Evidence(PUBLISHED, row["source"])
         label = f"{row['configuration']}, {row['nodes']} clients"
         yield _Result(label, condition, _Told(name, tib, mb_s), float(row["value"]), evidence)
 
 
-def _rows(services: Services) -> Iterator[Mapping[str, Any]]:
+def _rows(services: Services) -> Iterator[Purchase]:
     for row in services.storage:
-        if row["service"] in ("anf", "amlfs"):
-            yield from row.get("levels", ())
+        if row.service in ("anf", "amlfs"):
+            yield from row.levels
 
 
 def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Prediction | None:
@@ -298,9 +298,9 @@ def size(ask: Ask, held: Held) -> Eda:
     stores: list[Store] = []
     refused: list[Refused] = []
     for row in held.services.storage:
-        if row["service"] not in ("anf", "amlfs"):
+        if row.service not in ("anf", "amlfs"):
             continue
-        for level_row in row["levels"]:
+        for level_row in row.levels:
             store = _bought(level_row, row, ask, held, prices)
             (refused if isinstance(store, Refused) else stores).append(store)  # type: ignore[arg-type]
     server = _server(ask, held)
@@ -316,8 +316,8 @@ def _order(store: Store) -> tuple[bool, bool, float, float, str]:
 
 
 def _bought(
-    row: Mapping[str, Any],
-    service: Mapping[str, Any],
+    row: Purchase,
+    service: Service,
     ask: Ask,
     held: Held,
     prices: Mapping[str, float],
@@ -325,11 +325,11 @@ def _bought(
     """The level, large enough for the rate too where that is known; else for the other demands
     alone."""
     needs = Needs(nodes=ask["clients"], data_tb=ask["data_tb"], mb_s=ask["mb_s"])
-    least_level = level(row, needs, ask["data_tb"], held.services)
+    least_level = level(row, needs, ask["data_tb"])
     if least_level.refused:
-        return Refused(f"{service['name']}, {row['name']}", least_level.refused.partition(": ")[2])
+        return Refused(f"{service.name}, {row.name}", least_level.refused.partition(": ")[2])
     rate = ask["operations_per_second"]
-    tried = _larger(row, least_level, needs, held.services) if rate else [least_level]
+    tried = _larger(row, least_level, needs) if rate else [least_level]
     stores = [_store(bought_level, service, ask, held) for bought_level in tried]
     # The smallest that holds the rate, else that is expected to, though not at the slow end.
     chosen = next((store for store in stores if store.able), None)
@@ -337,39 +337,37 @@ def _bought(
     if chosen is None and stores[0].rate is not None:
         most = max(store.rate.value for store in stores if store.rate)
         return Refused(
-            f"{service['name']}, {row['name']}",
+            f"{service.name}, {row.name}",
             f"{rate:,.0f} operations/s are asked; {most:,.0f} are the most that is expected of one"
             f" volume at {LATENCY_MS:g} ms",
         )
     chosen = chosen or stores[0]
     because = _because(chosen.tib, row, ask)
-    price = prices.get(row["name"])
+    price = prices.get(row.name)
     usd = None if price is None else price * chosen.tib
     return Store(**{**vars(chosen), "because": because, "usd": usd})
 
 
-def _larger(
-    row: Mapping[str, Any], least_level: Level, needs: Needs, services: Services
-) -> Iterator[Level]:
+def _larger(row: Purchase, least_level: Level, needs: Needs) -> Iterator[Level]:
     """The level from this size on, step by step."""
-    steps = round((row["most_tib"] - least_level.tib) / row["step_tib"])
+    steps = round((row.most_tib - least_level.tib) / row.step_tib)
     for step in range(steps + 1):
-        tib = least_level.tib + step * row["step_tib"]
-        yield level(row, needs, tib * TIB_IN_TB, services)
+        tib = least_level.tib + step * row.step_tib
+        yield level(row, needs, tib * TIB_IN_TB)
 
 
-def _because(tib: float, row: Mapping[str, Any], ask: Ask) -> str:
-    step = row["step_tib"]
+def _because(tib: float, row: Purchase, ask: Ask) -> str:
+    step = row.step_tib
     tib_by_cause = {
         "capacity": ask["data_tb"] / TIB_IN_TB,
-        "throughput": (ask["mb_s"] or 0.0) / row["mb_s_per_tib"],
-        "least size": row["least_tib"],
+        "throughput": (ask["mb_s"] or 0.0) / row.mb_s_per_tib,
+        "least size": row.least_tib,
     }
     name = max(tib_by_cause, key=lambda cause: tib_by_cause[cause])
     return name if tib < tib_by_cause[name] + step * (1 + 1e-9) else "operations/s"
 
 
-def _store(bought_level: Level, service: Mapping[str, Any], ask: Ask, held: Held) -> Store:
+def _store(bought_level: Level, service: Service, ask: Ask, held: Held) -> Store:
     rate = ask["operations_per_second"]
     condition = _condition(bought_level.name)
     every = held.known.once(("eda", "points"), lambda: points(held.known))
@@ -396,7 +394,7 @@ def _store(bought_level: Level, service: Mapping[str, Any], ask: Ask, held: Held
         holds = "rate not judged"
     used = (*(prediction.evidence if prediction else ()), *evidence)
     return Store(
-        service["name"],
+        service.name,
         bought_level.name,
         bought_level.tib,
         bought_level.mb_s,
@@ -406,7 +404,7 @@ def _store(bought_level: Level, service: Mapping[str, Any], ask: Ask, held: Held
         able=sure,
         because="",
         usd=None,
-        billing=service["billing"],
+        billing=service.billing,
         beyond=prediction.beyond if prediction else "",
         doubts=bought_level.doubts,
         evidence=tuple(dict.fromkeys(used)),

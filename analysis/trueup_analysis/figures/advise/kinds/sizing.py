@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from .. import stops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from trueup_node.options import Option
 
     from ...prices import Book, Quote
     from ..estimates import Assumption
     from ..knowledge import Knowledge
-    from ..services import Services
+    from ..services import Limit, Services
     from .kind import Ask
 
 
@@ -64,8 +64,7 @@ def cheapest_region(
     return min(quotes, key=lambda pair: (pair[1].usd_per_hour, pair[0]), default=None)
 
 
-def limit_of(services: Services, service: str, field: str) -> Mapping[str, Any]:
+def limit_of(services: Services, service: str, field: str) -> Limit:
     """The limit that a service has on a field of Needs."""
-    (row,) = (service_row for service_row in services.services if service_row["service"] == service)
-    limit: Mapping[str, Any] = next(limit for limit in row["limits"] if limit["of"] == field)
-    return limit
+    (row,) = (service_row for service_row in services.services if service_row.service == service)
+    return next(limit for limit in row.limits if limit.of == field)
