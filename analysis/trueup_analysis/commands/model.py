@@ -89,7 +89,7 @@ def model(
     with vLLM's flags, requests a second within a time to first token (TTFT) and per token (TPOT),
     number of nodes, US$ per million tokens. Each answer names its evidence: your records of this
     model, else published results of it on the same GPU, else operator times of aiconfigurator where
-    it is installed (pip install 'trueup[serving]'), else the GPU's datasheet (roofline)."""
+    it is installed (the extra serving), else the GPU's datasheet (roofline)."""
     from ..figures.models import answers
     from ..figures.models import config as configs
     from ..figures.prices import Book, read_all, refuse_unknown
