@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from ..advise.knowledge import Knowledge
     from .config import ModelConfig
 
-# Shares of the datasheet's rates, and fixed times. Fitted to operator times that NVIDIA measured
-# with vLLM on A100, H100 and H200 (aiconfigurator 0.12.0; docs/guides/model.md has the residuals).
+# Shares of the datasheet's rates, and fixed times. Chosen by hand beside operator times that NVIDIA
+# measured with vLLM on A100, H100 and H200 (aiconfigurator 0.12.0); not fitted. What they miss
+# stands in docs/guides/model.md.
 MEMORY_SHARE: Final = 0.85
 TENSOR_SHARE: Final = 0.62
 TENSOR_SHARE_8: Final = 0.42
