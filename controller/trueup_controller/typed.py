@@ -133,23 +133,26 @@ def _problem(message: str, data: Any, model: Any, convert: _Convert) -> tuple[li
         value = value[step]
         steps.append(step)
         place += f"[{step}]{_label(value)}" if number else f".{step}"
-    here, place = _alternative(kind, value), place.lstrip(".") or "it"
+    expected_kind, place = _alternative(kind, value), place.lstrip(".") or "it"
     if match := _MEMBER.fullmatch(text):
-        return [*steps, match[2]], _of_member(match, f"{place}.".removeprefix("it."), here)
+        return [*steps, match[2]], _of_member(match, f"{place}.".removeprefix("it."), expected_kind)
     if not text.startswith(("Expected ", "Invalid ")):
         return steps, f"{place}: {text}".removeprefix("it: ")
     problem = "is"
     if "`key` in " in message:
-        problem, here = "has a wrong key, of", getattr(here, "key_type", here)
+        problem, expected_kind = (
+            "has a wrong key, of",
+            getattr(expected_kind, "key_type", expected_kind),
+        )
     subject = f"{place} {problem} {shown(value)}: it must be"
-    return steps, f"{subject} {_requirement(text, value, kind, here, alternatives)}"
+    return steps, f"{subject} {_requirement(text, value, kind, expected_kind, alternatives)}"
 
 
-def _requirement(text: str, value: Any, kind: Any, here: Any, alternatives: Any) -> str:
-    """The valid values of a member, which has a type, among alternatives ``here``."""
+def _requirement(text: str, value: Any, kind: Any, expected_kind: Any, alternatives: Any) -> str:
+    """The valid values of a member, which has a type, among alternatives ``expected_kind``."""
     if text.startswith("Invalid "):
-        tags = [one.tag for one in getattr(alternatives, "types", ())]
-        choices = getattr(here, "values", tags)
+        tags = [option.tag for option in getattr(alternatives, "types", ())]
+        choices = getattr(expected_kind, "values", tags)
         listed = ", ".join(choice or "empty" for choice in choices)
         hint = did_you_mean(str(value), choices)
         return f"one of {listed}{hint}" if choices else "a date, as 2026-11-20"
@@ -199,10 +202,14 @@ def _alternative(kind: Any, value: Any) -> Any:
         return _alternative(kind.type, value)
     kinds = getattr(kind, "types", (kind,))
     if isinstance(value, dict):
-        kinds = [one for one in kinds if hasattr(one, "fields") or hasattr(one, "value_type")]
-        kinds = [one for one in kinds if getattr(one, "tag", None) in value.values()] or kinds
+        kinds = [
+            option for option in kinds if hasattr(option, "fields") or hasattr(option, "value_type")
+        ]
+        kinds = [
+            option for option in kinds if getattr(option, "tag", None) in value.values()
+        ] or kinds
     elif isinstance(value, list):
-        kinds = [one for one in kinds if hasattr(one, "item_type")]
+        kinds = [option for option in kinds if hasattr(option, "item_type")]
     return kinds[0] if kinds else kind
 
 
@@ -216,5 +223,7 @@ def _inner(kind: Any, step: Any) -> Any:
 def _description(kind: Any) -> str | None:
     """The description that the type of a member states."""
     kinds = [kind, *getattr(kind, "types", ())]
-    texts = [(getattr(one, "extra_json_schema", None) or {}).get("description") for one in kinds]
+    texts = [
+        (getattr(option, "extra_json_schema", None) or {}).get("description") for option in kinds
+    ]
     return next(filter(None, texts), None)
