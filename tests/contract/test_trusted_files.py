@@ -38,6 +38,8 @@ MEANT = {
     "controller/trueup_controller/new_machine.py",
     "controller/trueup_controller/plans/vllm.py",
     "module_utils/trueup_node/node/identify.py",
+    # A file without a name.
+    "module_utils/trueup_node/node/evidence.py",
     # Each case gets a folder of its own there, made by mkdtemp.
     "module_utils/trueup_node/run/mpi_files.py",
 }
