@@ -51,7 +51,7 @@ def typed(
     hook = partial(_of_name, sources or {})
     convert = partial(msgspec.convert, type=model, strict=strict, dec_hook=hook)
     try:
-        data = msgspec.to_builtins(data)
+        data = msgspec.to_builtins(_plain(data))
         return cast("T", convert(data))
     except msgspec.ValidationError as error:
         raise BadInput(f"{where}: {_problem(str(error), data, model, convert)[1]}") from error
@@ -62,7 +62,7 @@ def typed(
 def fitting(data: Any, model: type[T]) -> tuple[T, dict[str, str]]:
     """The members of a mapping that fit its model, which has defaults for all others, and by its
     path a sentence on each of these."""
-    data = msgspec.to_builtins(data)
+    data = msgspec.to_builtins(_plain(data))
     wrong: dict[str, str] = {}
     convert = partial(msgspec.convert, type=model)
     while True:
@@ -106,6 +106,17 @@ def with_sources(document: Any, model: type[T], where: str) -> T:
     sources = {name: Source(row.text, row.date, row.mark) for name, row in stated.items()}
     names = {name: name for name in sources}
     return typed({**document, "sources": names}, model, where, sources=sources)
+
+
+def _plain(value: Any) -> Any:
+    """A value without the classes by which Ansible notes where a text, number or list came from."""
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    kinds = (kind for kind in (str, int, float) if isinstance(value, kind))
+    kind = None if isinstance(value, bool) else next(kinds, None)
+    return value if kind is None else kind(value)
 
 
 def _of_name(sources: Mapping[str, Source], kind: type, value: Any) -> Any:

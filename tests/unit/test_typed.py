@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
+import yaml
+from ansible._internal._yaml._loader import AnsibleInstrumentedLoader
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup_controller.typed import Source, typed, with_sources
@@ -154,3 +156,18 @@ def test_any_document_is_a_model_or_a_sentence(document: Any) -> None:
     except BadInput as error:
         ending = str(error).partition(" ")[0]
     assert ending in ("Farm", "farm.yml:", "farm.yml")
+
+
+def test_values_of_an_inventory_are_read_as_plain_ones() -> None:
+    """Ansible's classes note where a value came from; msgspec knows plain values only."""
+    farm = yaml.load(
+        "size: small\nanimals: [{kind: dog, name: Rex}]\n"
+        "fields: {north: {least: 2.5}, south: true}\n",
+        Loader=AnsibleInstrumentedLoader,
+    )
+    assert {type(farm), type(farm["size"])} & {dict, str} == set()
+    read = typed(farm, Farm, "an inventory")
+    assert read == Farm(
+        size="small", animals=[Dog(name="Rex")], fields={"north": Least(least=2.5), "south": True}
+    )
+    assert type(read.size) is str
