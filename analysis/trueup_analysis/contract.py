@@ -22,6 +22,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from trueup_controller.typed import typed
 from trueup_node.errors import BadInput
 
 from . import catalog
@@ -100,13 +101,9 @@ def read(path: Path) -> Contract:
     Raises:
         BadInput: the file cannot be read or is no contract; says the place in it.
     """
-    document = catalog.document(path)
-    try:
-        contract = msgspec.convert(document, Contract)
-    except msgspec.ValidationError as error:
-        raise BadInput(
-            f"{path} is no contract: {error}; docs/guides/prices.md has an example"
-        ) from None
+    contract = typed(
+        catalog.document(path), Contract, f"{path} is no contract (docs/guides/prices.md has one)"
+    )
     problems = [
         (contract.contract != 1, f"contract is {contract.contract}; this trueup reads 1"),
         (

@@ -218,13 +218,25 @@ def test_the_example_policy(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("most_nodes_out: 4", "most_nodes: 4", "unknown field `most_nodes`"),
+        (
+            "most_nodes_out: 4",
+            "most_nodes: 4",
+            "most_nodes is not known; did you mean most_nodes_out?",
+        ),
         ("most_nodes_out: 4", "most_nodes_out: -1", "a ceiling is below 0"),
-        ("most_nodes_out: 4", "most_nodes_out: many", "Expected `int`"),
+        (
+            "most_nodes_out: 4",
+            "most_nodes_out: many",
+            "most_nodes_out is 'many': it must be a whole number",
+        ),
         ('"22:00-06:00"', '"10pm"', "quiet hours '10pm' are not like 22:00-06:00"),
         ("Europe/Berlin", "Atlantis", "'Atlantis' is no time zone"),
-        ("[drain, test, return]", "[drain, dance]", "Invalid enum value 'dance'"),
-        ("case_policy/1", "case_policy/2", "Invalid enum value"),
+        (
+            "[drain, test, return]",
+            "[drain, dance]",
+            "actions[1] is 'dance': it must be one of drain",
+        ),
+        ("case_policy/1", "case_policy/2", "it must be one of trueup.case_policy/1"),
         ("rules:", "rules: [", "is no YAML"),
     ],
 )

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 from trueup_node.errors import BadInput
 
+from ..typed import typed
 from .case import Case
 
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
@@ -55,15 +56,12 @@ def read_policy(path: Path) -> Policy:
         BadInput: it cannot be read, or is none; says which value.
     """
     try:
-        policy = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Policy)
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"--policy {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"--policy {path} is no YAML: {' '.join(str(error).split())}") from None
-    except msgspec.ValidationError as error:
-        raise BadInput(
-            f"--policy {path}: {error}; docs/examples/case_policy.yml shows a whole one"
-        ) from None
+    policy = typed(document, Policy, f"--policy {path} (docs/examples/case_policy.yml is one)")
     for hours in policy.quiet_hours:
         if not _HOURS.fullmatch(hours):
             raise BadInput(f"--policy {path}: quiet hours {hours!r} are not like 22:00-06:00")
