@@ -284,7 +284,7 @@ def is_wrong(result: str, expected: str) -> bool:
 def test_settled_public_reports_have_their_cause() -> None:
     assert sum(row.expected == row.result for row in SETTLED) >= 0.9 * len(SETTLED)
     assert [row for row in SETTLED if is_wrong(row.result, row.expected)] == []
-    named = {
+    names = {
         name for row in PUBLIC for name in re.findall(r"\w+", f"{row.result} {row.blind_result}")
     }
     assert names - set(ENTRIES.all) == set()
@@ -302,7 +302,7 @@ def blind_figures(sample: str) -> tuple[int, int, int, int, int]:
 def test_the_page_tells_what_was_found_in_the_blind_samples() -> None:
     page = (ROOT / "docs" / "guides" / "explain.md").read_text()
     table = re.findall(
-        r"^\| (blind \d) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", page, re.M
+        r"^\| (blind \d) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", page, re.MULTILINE
     )
     assert {sample: tuple(map(int, figures)) for sample, *figures in table} == {
         sample: blind_figures(sample) for sample in ("blind 1", "blind 2")
