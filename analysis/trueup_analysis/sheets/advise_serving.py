@@ -20,7 +20,9 @@ _MILLION: Final = 1e6
 NOTE: Final = (
     "US$ are of nodes that are paid for all of the term, and hold the nodes alone. Load: the rate"
     " asked for over the rate that they are estimated to serve, with its range. US$/Mtok: a million"
-    " tokens of prompts and answers, at the rate asked for and at full load."
+    " tokens of prompts and answers, at the rate asked for and at full load. Layout and requests in"
+    " flight are the recipe's: `trueup model CONFIG` compares layouts, with as many in flight as"
+    " the limits allow, and may need fewer nodes."
 )
 
 
