@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trueup_node.errors import BadInput
+from trueup_node.node.gpu_support import nvidia_gpus
 from trueup_node.node.identify import LINUX, WINDOWS, is_windows
 from trueup_node.node.mpi import lacking, of
 from trueup_node.node.packages import verified_only
@@ -202,12 +203,12 @@ def health_benchmarks(node: Mapping[str, Any]) -> list[str]:
     if not node["catalog"] or is_windows(node):
         return []
     gpus, nics = node["gpu_count_expected"] or 0, node["rdma_count_expected"] or 0
-    short = short_check(node["catalog"])
+    short = _arithmetic(node["catalog"], gpus)
     return [
-        *(short if gpus else []),
+        *([short] if gpus else []),
         *(["gpu_copy", "nccl"] if gpus > 1 else []),
         *(["ib"] if nics else []),
-        *(short if not gpus else []),
+        *([short] if not gpus else []),
     ]
 
 
@@ -217,12 +218,14 @@ def short_check(size: Mapping[str, Any] | None) -> list[str]:
     Args:
         size: its row of the catalog; None where it has none.
     """
-    if not size:
-        return []
-    if not size.get("gpus"):
-        return ["stream"]
+    return [_arithmetic(size, nvidia_gpus(size) or 0)] if size else []
+
+
+def _arithmetic(size: Mapping[str, Any], gpus: int) -> str:
+    if not gpus:
+        return "stream"
     # DCGM's diagnostic does not run on virtual GPUs.
-    return ["gemm" if size.get("family") == "nv_a10_v5" else "dcgm"]
+    return "gemm" if size.get("family") == "nv_a10_v5" else "dcgm"
 
 
 def node_problems(

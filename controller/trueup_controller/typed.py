@@ -25,6 +25,7 @@ _STEP = re.compile(r"\.([^.\[`]+)|\[(\d+)\]|(\[\.\.\.\])")
 _MEMBER = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 _WORDS |= {"array": "a list", "object": "a mapping"}
+_MOST_DEPTH = 40
 # Members that name a row of a list.
 _LABELS = ("id", "service", "what", "name", "size")
 
@@ -108,12 +109,15 @@ def with_sources(document: Any, model: type[T], where: str) -> T:
     return typed({**document, "sources": names}, model, where, sources=sources)
 
 
-def _plain(value: Any) -> Any:
-    """A value without the classes by which Ansible notes where a text, number or list came from."""
+def _plain(value: Any, depth: int = 0) -> Any:
+    """A value without the classes by which Ansible notes where a text, number or list came from.
+    YAML's anchors may nest it without end: below ``_MOST_DEPTH`` it is cut."""
+    if depth > _MOST_DEPTH:
+        return "..."
     if isinstance(value, Mapping):
-        return {_plain(key): _plain(member) for key, member in value.items()}
+        return {_plain(key): _plain(member, depth + 1) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(member) for member in value]
+        return [_plain(member, depth + 1) for member in value]
     kinds = (kind for kind in (str, int, float) if isinstance(value, kind))
     kind = None if isinstance(value, bool) else next(kinds, None)
     return value if kind is None else kind(value)

@@ -22,12 +22,13 @@ from trueup_node.errors import BadInput, TrueupError
 from trueup_node.redaction import redact
 
 DATA = Path(__file__).parent.parent / "data"
-# Every recorded output of every tool; azurite holds a list of packages, azure what trueup writes.
+# Every recorded output of every tool; azurite holds a list of packages, azure what trueup writes,
+# .cases are inputs and results of functions.
 OUTPUTS = sorted(
     path
     for path in DATA.rglob("*")
     if path.is_file()
-    and path.suffix != ".md"
+    and path.suffix not in (".md", ".cases")
     and path.parent.name not in ("azurite", "azure", "cases")
 )
 

@@ -96,7 +96,7 @@ def test_a_plan_above_the_limit_is_shown_and_refused(run: Any) -> None:
         (("../recipes/x",), "", "there is no recipe '../recipes/x'"),
         (("devito-hbv3", "--max-usd-per-hour", "0"), "", "--max-usd-per-hour 0: a limit is above"),
         (("devito-hbv3",), "- a\n", "recipe devito-hbv3: a file of parameters is a mapping"),
-        (("devito-hbv3",), "nodes: {count: 0}", "nodes.count is 0: it must be 1 or more"),
+        (("devito-hbv3",), "nodes: {count: 0}", "nodes.count is 0: it must be a whole number >= 1"),
         (("devito-hbv3",), "expires: 2026-13-24\n", "own.yml is not YAML: month must be in 1..12"),
         (("devito-hbv3",), "nodes: [\n", "own.yml is not YAML: "),
         (("devito-hbv3",), f"hours: 0x{'f' * 5000}\n", "hours is a very long number: it must be"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from action import gpu_facts, node_state
 from role_plans import node
+from trueup_controller import known_faults
 from trueup_node.record import SCHEMA
 
 RUN = "20261123T180000Z-7c1e"
@@ -61,6 +62,7 @@ def test_a_linux_node_is_recorded_by_the_module(monkeypatch: pytest.MonkeyPatch)
     given = variables(node("hbv3"), trueup_rdma=rdma)
     assert action.run(task_vars=given) == {"changed": False}
     about = {"run_id": RUN, "node_name": "nv0", "node": node("hbv3"), "gpu": {}, "ib": rdma}
+    about["watched"] = known_faults.watched()
     assert seen == [{"module_args": about, "task_vars": given}]
 
 
