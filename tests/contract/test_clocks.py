@@ -13,6 +13,7 @@ WALL = {
     "library/service_current.py": "a unit's start among times of files",
     "library/package_transaction.py": "how old the package lists are",
     "library/ssh_keys.py": "the day on which sshd no longer takes a key",
+    "module_utils/trueup_node/node/evidence.py": "the time of the files in an archive",
     "module_utils/trueup_node/vm/expiry.py": "the end of a run, until Azure's clock is known",
     "controller/trueup_controller/azure/leftovers.py": "how old a machine is",
     "module_utils/trueup_node/vm/slurm_health.py": "how old a record is",
