@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from trueup_node.errors import ParseError
 from trueup_node.node.kernel_log import parse_kernel_log
@@ -103,6 +103,8 @@ def test_the_gpu_that_others_recorded_without_driver_is_named() -> None:
     ),
     st.integers(0, 400),
 )
+# Cut behind the comma: the code is whole.
+@example(["nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Data {0x0000002b}"], 49)
 def test_cut_logs_are_read_or_refused(lines: list[str], cut: int) -> None:
     text = "\n".join(lines)[:cut]
     broken = re.search(r"S?Xid \((?!PCI:[0-9a-f:.]+\): [0-9]+)|SXid \([^,]*$", text, re.MULTILINE)

@@ -22,7 +22,7 @@ _TIME = re.compile(
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?:[^0-9A-Fa-f:.()][^()]*)?\): ([0-9]+)\b(.*)"
 )
-_SXID = re.compile(r"SXid \(PCI:([0-9A-Fa-f:.]+)\): 0*([0-9]+), (.*)")
+_SXID = re.compile(r"SXid \(PCI:([0-9A-Fa-f:.]+)\): 0*([0-9]+), ?(.*)")
 # "145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (...)" and "20034, Fatal, Link 30 LTSSM Fault Up".
 _FATAL = re.compile(r"\b(Non-?fatal|Fatal)\b")
 _RECOVERY = re.compile(r"recovery action changed from .* to 0x[0-9A-Fa-f]+ \(([^()]*)\)")
