@@ -105,9 +105,11 @@ def test_the_gpu_that_others_recorded_without_driver_is_named() -> None:
 )
 # Cut behind the comma: the code is whole.
 @example(["nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Data {0x0000002b}"], 49)
+@example(["NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13"], 9)
 def test_cut_logs_are_read_or_refused(lines: list[str], cut: int) -> None:
     text = "\n".join(lines)[:cut]
-    broken = re.search(r"S?Xid \((?!PCI:[0-9a-f:.]+\): [0-9]+)|SXid \([^,]*$", text, re.MULTILINE)
+    whole = r"(?! \(PCI:[0-9a-f:.]+\): [0-9]+)"
+    broken = re.search(rf"NVRM: Xid{whole}|SXid{whole}(?= \()|SXid \([^,]*$", text, re.MULTILINE)
     if broken:
         with pytest.raises(ParseError, match="kernel log: expected"):
             parse_kernel_log(text, 10.0)
