@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trueup_node import record as records
 from trueup_node.errors import BadInput
+from trueup_node.node import evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "trueup.evidence/1"
 MOST_BYTES: Final = 32 << 20
 _MOST_RECORDS: Final = 40
+_MOST_TEXT: Final = 300
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -58,6 +60,7 @@ def write(folder: Path, node: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     moment = time.gmtime()
     stem = f"{time.strftime('%Y%m%dT%H%M%SZ', moment)}-{re.sub(r'[^A-Za-z0-9._-]', '_', node)}"
     name = f"{stem}.tar.gz"
+    known = {part for part, _ in (*evidence.PROGRAMS, *evidence.FILES)}
     description = {
         "schema": SCHEMA,
         "node": node,
@@ -65,9 +68,11 @@ def write(folder: Path, node: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         "archive": name,
         "sha256": hashlib.sha256(archive).hexdigest(),
         "bytes": len(archive),
-        "machine": dict(answer["node"]),
+        "machine": {key: _text(answer["node"].get(key)) for key in evidence.IDENTITY},
         "missing": {
-            str(part["name"]): str(part["problem"]) for part in answer["parts"] if part["problem"]
+            str(part["name"]): _text(part["problem"])
+            for part in answer["parts"]
+            if part["problem"] and part["name"] in known
         },
     }
     text = json.dumps(description, indent=1, sort_keys=True) + "\n"
@@ -79,6 +84,13 @@ def write(folder: Path, node: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     except OSError as error:
         raise BadInput(f"{folder}: the evidence cannot be written: {error.strerror}") from error
     return description
+
+
+def _text(value: Any) -> str | None:
+    """A node's word, short and on one line; None for anything but a text."""
+    if not isinstance(value, str):
+        return None
+    return "".join(filter(str.isprintable, value))[:_MOST_TEXT]
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -13,8 +13,6 @@ from trueup_node.health.faults import Faults, of_document, watched_of
 from .project import CATALOG
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trueup_node.health.dictionary import Dictionary
 
 _FOLDER = CATALOG / "faults"
@@ -55,14 +53,14 @@ def fix_of(text: str) -> str:
     return "" if match is None or match.entry.fix in text else match.entry.fix
 
 
-def explained(response: Mapping[str, Any]) -> dict[str, Any]:
+def explained(response: dict[str, Any]) -> dict[str, Any]:
     """The answer of a failed module; its message names the cause where its ``output_tail`` holds
     one."""
     tail = response.get("output_tail")
     if not response.get("failed") or not tail:
-        return dict(response)
+        return response
     known = explanation("\n".join(map(str, tail)))
-    return {**response, "msg": f"{response.get('msg', '')}\n{known}"} if known else dict(response)
+    return {**response, "msg": f"{response.get('msg', '')}\n{known}"} if known else response
 
 
 @functools.lru_cache(maxsize=1)

@@ -120,8 +120,20 @@ def test_the_controller_keeps_the_archive_with_its_sum_and_machine(tmp_path: Pat
     assert description["archive"].endswith("-.._n_1.tar.gz")
     [described] = (tmp_path / "e").glob("*.json")
     assert json.loads(described.read_text()) == description
-    assert description["machine"] == {"physical_host": "host-4711"}
+    assert description["machine"]["physical_host"] == "host-4711"
+    assert set(description["machine"]) == set(evidence.IDENTITY)
     assert description["missing"] == {"gpu/nvidia_smi.txt": "nvidia-smi is not installed"}
+
+
+def test_a_lying_node_fills_no_description(tmp_path: Path) -> None:
+    lie = answer(b"\x1f\x8b")
+    lie["node"] = {"physical_host": "h\n\x1b[2J" + "x" * 10_000, "vmId": ["a"], "more": "x"}
+    lie["parts"] += [{"name": "../more", "problem": "x"}]
+    description = controller_evidence.write(tmp_path, "n1", lie)
+    assert len(description["machine"]["physical_host"]) == 300
+    assert description["machine"]["physical_host"].isprintable()
+    assert (description["machine"]["vmId"], "more" in description["machine"]) == (None, False)
+    assert list(description["missing"]) == ["gpu/nvidia_smi.txt"]
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive"])

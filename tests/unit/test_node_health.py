@@ -276,6 +276,10 @@ def test_a_node_drains_before_azure_interrupts_it_and_gives_itself_back(
         assert told.startswith(f"{DRAIN}fail: ")
         assert f"this machine ({kind}, not before 2021-07-22T04:50:17Z)" in told
         node.show(shown("IDLE+DRAIN", told.partition("reason=")[2]))
+        # A hook after a job has no time for Azure's answers.
+        node.show(shown())
+        assert node.run("--epilog")[2] == []
+        node.show(shown("IDLE+DRAIN", told.partition("reason=")[2]))
         coming[:] = [azure_event("Reboot", "another-machine")]
         assert node.run()[2] == ["update nodename=n1 state=resume"]
         node.show(shown())

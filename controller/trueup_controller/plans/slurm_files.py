@@ -80,8 +80,6 @@ exec {_HEALTH} --epilog
 """
 # Below slurmd's limit for a HealthCheckProgram, 60 s (slurm.conf(5)).
 _HEALTH_SECONDS = 50
-# After a job: 10 s to look at the node, and 10 s to tell Slurm.
-_EPILOG_SECONDS = 20
 # As AzNHC's check_ib_link_flapping.
 _FLAP_HOURS = 6
 # After these a record says nothing any more.
@@ -342,7 +340,7 @@ def _health_settings(inputs: PlanInputs) -> dict[str, Any]:
         "record_hours": _RECORD_HOURS,
         "drains": "drain_unmeasured" in options["health"],
         "seconds": _HEALTH_SECONDS,
-        "epilog_seconds": min(_EPILOG_SECONDS, options["hook_timeout_seconds"] - 2),
+        "epilog_seconds": options["hook_timeout_seconds"] - 2,
     }
 
 

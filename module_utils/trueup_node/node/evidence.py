@@ -35,6 +35,9 @@ _METADATA = (
     *("resourceGroupName", "version", "vmScaleSetName", "priority"),
 )
 
+# What names the machine in a report.
+IDENTITY = ("physical_host", *_METADATA)
+
 # File of the archive, and the program whose output it holds. Parts of nvidia-bug-report.sh are
 # among them: the script itself takes minutes, and hangs where the driver does.
 PROGRAMS: Tuple[Tuple[str, str], ...] = (
