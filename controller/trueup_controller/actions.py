@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleUndefinedVariable
+
 from .project import full_name
 
 
@@ -24,6 +26,15 @@ def ask(
         module_name=full_name, module_args=module_arguments, task_vars=variables
     )
     return response
+
+
+def node_of(action: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The node's identity, the variable ``trueup_node``; empty on a host that nothing has
+    identified, where the variable is the fact that is missing."""
+    try:
+        return action._templar.template(variables.get("trueup_node") or {}) or {}
+    except AnsibleUndefinedVariable:
+        return {}
 
 
 def fragment(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller import known_faults
-from trueup_controller.actions import beside
+from trueup_controller.actions import beside, node_of
 from trueup_controller.project import full_name
 from trueup_node.errors import TrueupError
 from trueup_node.health.faults import judged
@@ -21,7 +21,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The fact ``trueup_gpu``."""
         variables: dict[str, Any] = task_vars or {}
-        node = self._templar.template(variables.get("trueup_node") or {})
+        node = node_of(self, variables)
         response: dict[str, Any]
         if is_windows(node):
             names = ("expected", "settle_seconds")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup_controller import package_failures
+from trueup_controller.actions import node_of
 from trueup_controller.project import full_name, short_name
 from trueup_node.node import packages
 
@@ -108,7 +109,7 @@ class ActionModule(ActionBase):
         variables: dict[str, Any] = task_vars or {}
         options = self._task.args
         transactions = self._transactions()
-        node = self._templar.template(variables.get("trueup_node") or {})
+        node = node_of(self, variables)
         every = [name for transaction in transactions for name in transaction]
         if every and packages.verified_only(node):
             self._verify(every, node)

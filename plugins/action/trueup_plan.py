@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible import constants
-from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -22,7 +22,7 @@ try:
     from trueup_controller.project import CATALOG, FOLDER, PREFIX, ROLES, require_libraries
 
     require_libraries()
-    from trueup_controller.actions import answer_of, in_check_mode
+    from trueup_controller.actions import answer_of, in_check_mode, node_of
     from trueup_controller.plan_loader import room_of, tool_of
     from trueup_controller.removed_options import unknown_option
     from trueup_controller.role_folders import role_files
@@ -255,20 +255,13 @@ class ActionModule(ActionBase):
         """The node's identity: the play's ``trueup_node``, which is the fact of that name. A node
         that nothing has identified is asked now, and ``facts`` gets its answer."""
         known = {**(variables.get("ansible_facts") or {}), **facts}.get("trueup_node")
-        node: dict[str, Any] = self._own_node(variables) or known or {}
+        node: dict[str, Any] = node_of(self, variables) or known or {}
         if not node:
             if problem := ansible_problem(__version__):
                 raise AnsibleActionFail(problem)
             facts.update(self._ask("azure_node_facts", {}, variables)["ansible_facts"])
             node = facts["trueup_node"]
         return node
-
-    def _own_node(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """The variable ``trueup_node`` of a play; empty where it is the fact that is missing."""
-        try:
-            return self._templar.template(variables.get("trueup_node") or {}) or {}
-        except AnsibleUndefinedVariable:
-            return {}
 
     def _python(self, variables: dict[str, Any]) -> str:
         """The path that is given as ansible_python_interpreter, or that Ansible found."""

@@ -87,8 +87,16 @@ def test_nodes_that_are_alike_run_the_same_tasks(cost: tuple[Path, Cost]) -> Non
     assert {number % NODES for number in own.values()} == {0}
     # Ansible's recap counts a loop of includes once for each of its items, and so do we.
     assert len(own) <= measured.tasks
-    recap = re.findall(r"ok=(\d+) .* skipped=(\d+)", measured.output)
-    assert sorted((int(ok) + int(skipped) for ok, skipped in recap), reverse=True) == tasks
+    # Nodes with equal counts are one line of it: "node-[0001-0002] (2 hosts)".
+    recap = re.findall(
+        r"(?:\((\d+) hosts\))? +: ok=(\d+) .* skipped=(\d+)", measured.output
+    )
+    counted = [
+        total
+        for hosts, ok, skipped in recap
+        for total in [int(ok) + int(skipped)] * int(hosts or 1)
+    ]
+    assert sorted(counted, reverse=True) == tasks
 
 
 def test_a_node_runs_no_more_tasks_than_promised(cost: tuple[Path, Cost]) -> None:

@@ -107,6 +107,23 @@ def test_a_role_refuses_to_remove_the_images_stack(
     assert sorted(apt.installed()) == ["doca-ofed", "ucx"]
 
 
+@pytest.mark.skipif(private_apt.lacking() != "", reason=f"{private_apt.lacking()} is not installed")
+def test_the_lab_installs_what_a_fresh_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any play has identified the machine."""
+    apt = private_apt.PrivateApt(tmp_path, monkeypatch)
+    sets = yaml.safe_load((ROOT / "playbooks/vars/lab_packages.yml").read_text(encoding="utf-8"))
+    names = sorted(sets["lab_packages_by_set"]["run"])
+    for name in names:
+        apt.offer(name, "1.0-1")
+    apt.publish()
+    env = {name: os.environ[name] for name in ("APT_CONFIG", "DPKG_ADMINDIR", "PATH")}
+    done = plays.playbook(tmp_path, "playbooks/lab.yml", "-e", "lab_packages=run", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(apt.installed()) == names
+
+
 # Of AlmaLinux-HPC 8.10 without gcc-c++; a stand-in of rpm.
 RPM = """#!/bin/sh
 [ "$LC_ALL" = C ] && [ "$1 $2" = "--query --whatprovides" ] || exit 99
