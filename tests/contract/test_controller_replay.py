@@ -88,9 +88,7 @@ def test_nodes_that_are_alike_run_the_same_tasks(cost: tuple[Path, Cost]) -> Non
     # Ansible's recap counts a loop of includes once for each of its items, and so do we.
     assert len(own) <= measured.tasks
     # Nodes with equal counts are one line of it: "node-[0001-0002] (2 hosts)".
-    recap = re.findall(
-        r"(?:\((\d+) hosts\))? +: ok=(\d+) .* skipped=(\d+)", measured.output
-    )
+    recap = re.findall(r"(?:\((\d+) hosts\))? +: ok=(\d+) .* skipped=(\d+)", measured.output)
     counted = [
         total
         for hosts, ok, skipped in recap
