@@ -373,10 +373,13 @@ def about(path: Path) -> dict[str, Any]:
         BadInput: the file is none that ``write`` wrote.
     """
     try:
-        with opened(path) as file:
-            return file.rest()
-    except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
+        metadata = pq.read_metadata(path)
+        if _EARLIER in metadata.schema.names:
+            raise _EarlierLayout
+        rest: dict[str, Any] = msgspec.json.decode(metadata.metadata[b"trueup"])
+    except (OSError, KeyError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _refused(path, error) from error
+    return rest
 
 
 def figure_count(path: Path) -> int:

@@ -350,16 +350,21 @@ def test_the_days_that_are_not_compared_are_opened_once(
 ) -> None:
     folder = tmp_path / "store"
     store.pack_days([results], folder)
-    opened: list[str] = []
-    real = packed.opened
+    counts = {"opened": 0, "about": 0}
 
-    def counting(path: Path) -> Any:
-        opened.append(path.name)
-        return real(path)
+    def counting(name: str) -> Any:
+        real = getattr(packed, name)
 
-    monkeypatch.setattr(packed, "opened", counting)
+        def counted(path: Path) -> Any:
+            counts[name] += path.name == f"{DAYS[0]}.parquet"
+            return real(path)
+
+        return counted
+
+    for name in counts:
+        monkeypatch.setattr(packed, name, counting(name))
     done = call_trueup("compare", DAYS[1], DAYS[2], "--results", folder)
-    assert (done.status, opened.count(f"{DAYS[0]}.parquet")) == (0, 1)
+    assert (done.status, counts) == (0, {"opened": 0, "about": 1})
 
 
 @pytest.mark.parametrize("column", ["record", "place", "value"])

@@ -21,7 +21,7 @@ from .changes import BETTER, MIXED, UNCHANGED, UNSURE, WORSE, Comparison, Failur
 from .estimates import change_of
 from .judging import judged
 from .measured import Keys, nodes_of, records_of, rows_of, samples_of, table_of, work_of
-from .settings import Explanation, by_node, explanations, groups
+from .settings import Explanation, Settings, explanations, groups
 from .sides import Side
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ def compare(before: Side, after: Side, at_least: float = 0.01) -> Comparison:
         and (change := change_of(figure, olds[figure], news[figure], keys)) is not None
     ]
     failures = _failures(before, after, ignored, one_machine=one_machine)
-    settings = by_node(before.cases), by_node(after.cases)
+    settings = Settings(before.cases, after.cases)
     if not changes and not failures:
         raise BadInput(
             f"{before.name} and {after.name} have no figure in common: {_works(olds)} before,"
-            f" {_works(news)} after{_between(*settings)}"
+            f" {_works(news)} after{_between(settings)}"
         )
-    changes = judged(changes, groups(*settings), at_least)
-    changes = explained(changes, *settings)
+    changes = judged(changes, groups(settings), at_least)
+    changes = explained(changes, settings)
     changes.sort(key=_rank)
     return Comparison(
         before,
@@ -116,40 +116,30 @@ def _works(held: Mapping[FigureKey, Samples]) -> str:
     return (", ".join(names[:3]) + ", ..." * (len(names) > 3)) or "no ok record"
 
 
-def _between(
-    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
-) -> str:
+def _between(settings: Settings) -> str:
     """The settings that changed on the nodes of both sides, as a part of a sentence."""
-    changed = explanations(before, before, before, after, "")
+    changed = explanations(settings.before, settings.before, settings, "")
     texts = [f"{item.setting} {item.before} to {item.after}" for item in changed[:_SETTINGS]]
     return f"; between them changed {', '.join(texts)}" if texts else ""
 
 
-def explained(
-    changes: Iterable[Change],
-    before: Mapping[str, Mapping[str, str]],
-    after: Mapping[str, Mapping[str, str]],
-) -> list[Change]:
+def explained(changes: Iterable[Change], settings: Settings) -> list[Change]:
     """The changed figures with the settings that changed with them."""
     return [
-        replace(change, explanations=tuple(_settings(change, before, after)))
+        replace(change, explanations=tuple(_settings(change, settings)))
         if change.verdict in {WORSE, BETTER, MIXED} and change.shifts
         else change
         for change in changes
     ]
 
 
-def _settings(
-    change: Change,
-    before: Mapping[str, Mapping[str, str]],
-    after: Mapping[str, Mapping[str, str]],
-) -> list[Explanation]:
+def _settings(change: Change, settings: Settings) -> list[Explanation]:
     def names(nodes: Iterable[str]) -> dict[str, None]:
         return dict.fromkeys(name for node in nodes for name in node.split("+"))
 
     every = names(change.shifts.nodes)
     moved = names(shift.place.node for shift in change.worse or change.better) or every
-    return explanations(every, moved, before, after, change.figure.work.benchmark)
+    return explanations(every, moved, settings, change.figure.work.benchmark)
 
 
 def _failures(
@@ -160,11 +150,15 @@ def _failures(
     def key(case: Case) -> tuple[Work, str]:
         return work_of(case, ignored, one_machine=one_machine), case.node
 
-    was_ok = {key(case) for case in before.cases if case.outcome == "ok"}
-    is_ok = {key(case) for case in after.cases if case.outcome == "ok"}
+    failed = {key(case): case for case in after.cases if case.outcome != "ok"}
+    nodes = {node for _, node in failed}
+    was_ok, is_ok = (
+        {key(case) for case in side.cases if case.outcome == "ok" and case.node in nodes}
+        for side in (before, after)
+    )
     return [
         Failure(*place, case.outcome, case.reason)
-        for place, case in {key(case): case for case in after.cases}.items()
+        for place, case in failed.items()
         if place in was_ok and place not in is_ok
     ]
 

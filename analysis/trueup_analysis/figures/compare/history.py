@@ -23,7 +23,7 @@ from .comparing import explained
 from .estimates import change_of
 from .judging import judged
 from .measured import Keys, by_figure, joined, records_of, rows_of, samples_of, table_of
-from .settings import by_node, groups
+from .settings import Settings, groups
 from .significance import NOISE_FREEDOM, Estimate, chances, discoveries, noise_of
 
 if TYPE_CHECKING:
@@ -241,8 +241,8 @@ def _judged(
     changes: Sequence[Change], before: Sequence[Case], after: Sequence[Case], at_least: float
 ) -> list[Change]:
     """Those that are changes, with the settings that differ between the records of two runs."""
-    settings = by_node(before), by_node(after)
-    verdicts = explained(judged(changes, groups(*settings), at_least), *settings)
+    settings = Settings(before, after)
+    verdicts = explained(judged(changes, groups(settings), at_least), settings)
     return [change for change in verdicts if change.verdict not in {UNCHANGED, UNSURE}]
 
 

@@ -108,36 +108,46 @@ def _text(value: float) -> str:
     return f"{value:g}"
 
 
-def groups(
-    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
-) -> set[frozenset[str]]:
+class Settings:
+    """The settings of the nodes on both sides.
+
+    Attributes:
+        before, after: by node.
+        pairs: of each setting by node, its values on both sides, None on a node that lacks one;
+            without the settings that no node has on both sides, or that are everywhere equal.
+    """
+
+    def __init__(self, before: Sequence[Case], after: Sequence[Case]) -> None:
+        self.before, self.after = by_node(before), by_node(after)
+        nodes = [node for node in self.before if node in self.after]
+        names = dict.fromkeys(
+            name for node in nodes for name in (*self.before[node], *self.after[node])
+        )
+        every = ((name, self._pairs(name, nodes)) for name in names)
+        self.pairs = {name: of_nodes for name, of_nodes in every if not _says_nothing(of_nodes)}
+
+    def _pairs(self, name: str, nodes: Iterable[str]) -> dict[str, tuple[str, str] | None]:
+        return {node: _pair(name, self.before[node], self.after[node]) for node in nodes}
+
+
+def groups(settings: Settings) -> set[frozenset[str]]:
     """The nodes that have a change of a setting, or its value, in common, and others have not."""
-    nodes = [node for node in before if node in after]
     all_groups: set[frozenset[str]] = set()
-    for name in _names(nodes, before, after):
+    for pairs in settings.pairs.values():
         kinds: dict[tuple[str, str] | None, set[str]] = {}
-        for node in nodes:
-            kinds.setdefault(_pair(name, before[node], after[node]), set()).add(node)
-        if 1 < len(kinds) <= max(2, len(nodes) // 3):
+        for node, pair in pairs.items():
+            kinds.setdefault(pair, set()).add(node)
+        if 1 < len(kinds) <= max(2, len(pairs) // 3):
             all_groups |= {
                 frozenset(members) for kind, members in kinds.items() if kind is not None
             }
     return all_groups
 
 
-def _names(
-    nodes: Sequence[str],
-    before: Mapping[str, Mapping[str, str]],
-    after: Mapping[str, Mapping[str, str]],
-) -> dict[str, None]:
-    return dict.fromkeys(name for node in nodes for name in (*before[node], *after[node]))
-
-
 def explanations(
     measured_nodes: Iterable[str],
     changed_nodes: Collection[str],
-    before: Mapping[str, Mapping[str, str]],
-    after: Mapping[str, Mapping[str, str]],
+    settings: Settings,
     benchmark: str,
 ) -> list[Explanation]:
     """The settings that changed where a figure did, the most likely first.
@@ -145,41 +155,41 @@ def explanations(
     Args:
         measured_nodes: the nodes that were measured on both sides.
         changed_nodes: the nodes on which the figure changed.
-        before, after: settings by node.
+        settings: of both sides.
         benchmark: whose parameters count; those of others do not act on it.
     """
-    nodes = [node for node in measured_nodes if node in before and node in after]
+    nodes = [node for node in measured_nodes if node in settings.before and node in settings.after]
     if not nodes:
         return []
     of_all = len(changed_nodes) >= _ALL * len(nodes)
     candidates = []
-    for name in _names(nodes, before, after):
+    for name, of_nodes in settings.pairs.items():
         if _is_foreign(name, benchmark):
             continue
-        pairs = [_pair(name, before[node], after[node]) for node in nodes]
-        if _says_nothing(pairs):
-            continue
-        candidates += _of_setting(name, nodes, pairs, changed_nodes, of_all=of_all)
+        pairs = {node: of_nodes[node] for node in nodes}
+        if not _says_nothing(pairs):
+            candidates += _of_setting(name, pairs, changed_nodes, of_all=of_all)
     candidates.sort(key=lambda each: _rank(each, of_all=of_all))
-    return [_with_values(each, before, after) for each in candidates]
+    return [_with_values(each, settings) for each in candidates]
 
 
-def _says_nothing(pairs: Sequence[tuple[str, str] | None]) -> bool:
+def _says_nothing(pairs: Mapping[str, tuple[str, str] | None]) -> bool:
     """Whether no node has both values, or all nodes have the same one on both sides."""
-    kinds = {pair for pair in pairs if pair is not None}
-    return not kinds or (len(kinds) == 1 and None not in pairs and not _differs(*kinds))
+    kinds = set(pairs.values())
+    if len(kinds) > 1:
+        return False
+    (pair,) = kinds or {None}
+    return pair is None or pair[0] == pair[1]
 
 
-def _with_values(
-    item: Explanation,
-    before: Mapping[str, Mapping[str, str]],
-    after: Mapping[str, Mapping[str, str]],
-) -> Explanation:
+def _with_values(item: Explanation, settings: Settings) -> Explanation:
     """A setting of one node with its values."""
     if item.setting not in _OF_ONE_NODE or len(item.nodes) > 1:
         return item
     (node,) = item.nodes
-    return item._replace(before=before[node][item.setting], after=after[node][item.setting])
+    return item._replace(
+        before=settings.before[node][item.setting], after=settings.after[node][item.setting]
+    )
 
 
 def _is_foreign(name: str, benchmark: str) -> bool:
@@ -201,29 +211,24 @@ def _pair(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> tup
     return before[name], after[name]
 
 
-def _differs(pair: tuple[str, str]) -> bool:
-    return pair[0] != pair[1]
-
-
 def _of_setting(
     name: str,
-    nodes: Sequence[str],
-    pairs: Sequence[tuple[str, str] | None],
+    pairs: Mapping[str, tuple[str, str] | None],
     changed_nodes: Collection[str],
     *,
     of_all: bool,
 ) -> list[Explanation]:
     """How well a setting explains the change: the group of nodes that fell most together."""
-    kinds = {pair for pair in pairs if pair is not None}
-    if len(kinds) == 1 and None not in pairs:
+    kinds = {pair for pair in pairs.values() if pair is not None}
+    if len(kinds) == 1 and None not in pairs.values():
         ((old, new),) = kinds
-        return [Explanation(name, old, new, tuple(nodes), everywhere=True, share=None)]
-    if of_all or not changed_nodes or len(kinds) > max(2, len(nodes) // 3):
+        return [Explanation(name, old, new, tuple(pairs), everywhere=True, share=None)]
+    if of_all or not changed_nodes or len(kinds) > max(2, len(pairs) // 3):
         return []
     explained = []
     for kind in kinds:
-        held = tuple(node for node, pair in zip(nodes, pairs, strict=True) if pair == kind)
-        share = _explained({*nodes}, {*changed_nodes}, {*held})
+        held = tuple(node for node, pair in pairs.items() if pair == kind)
+        share = _explained({*pairs}, {*changed_nodes}, {*held})
         if share >= _EXPLAINS:
             explained.append(Explanation(name, *kind, held, everywhere=False, share=share))
     return sorted(explained, key=lambda item: -(item.share or 0))[:1]
