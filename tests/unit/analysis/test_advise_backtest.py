@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from trueup_analysis import catalog
-from trueup_analysis.figures.advise import backtest
+from trueup_analysis.figures.advise import backtest, outside
 from trueup_analysis.figures.advise.estimates import AWAY, FAR, NEAR, PUBLISHED, SAME, Evidence
-from trueup_analysis.figures.advise.kinds import TOLD
+from trueup_analysis.figures.advise.kinds import TOLD, mlperf
 from trueup_analysis.figures.advise.kinds.kind import Point, Prediction
 from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.evidence import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,20 +80,66 @@ def test_a_range_is_never_narrower_farther_away() -> None:
 
     wide = backtest._widths(
         [
-            *(trial(SAME, 1.2, index) for index in range(10)),
-            *(trial(NEAR, 2.0, index) for index in range(2)),
-            *(trial(AWAY, 1.5, index) for index in range(10)),
-            *(trial(FAR, 1.1, index) for index in range(10)),
+            *(trial(SAME, 1.2, index) for index in range(18)),
+            # One result sets no range.
+            trial(SAME, 9.0, 18),
+            *(trial(NEAR, 2.0, index) for index in range(4)),
+            *(trial(AWAY, 1.5, index) for index in range(20)),
+            *(trial(FAR, 1.1, index) for index in range(20)),
         ]
     )
     assert wide is not None
-    # Two errors say too little of "near": they count with those of the next distance.
+    # Four errors say too little of "near": they count with those of the next distance.
     assert [(name, round(factor, 3)) for name, factor in wide.by_distance] == [
         (SAME, 1.2),
         (AWAY, 2.0),
         (FAR, 2.0),
     ]
     assert (wide.of(NEAR), wide.of("")) == (pytest.approx(2.0), pytest.approx(1.2))
+
+
+def test_mlperf_is_told_by_systems_of_the_same_round() -> None:
+    """Two of a round count before one of another whose number of GPUs is nearer."""
+
+    def system(source: str, rate: float, gpus: int, edition: str) -> Point:
+        traits = {"gpus": gpus, "publisher": source, "round": edition, "setup": ("a", "b")}
+        return Point(source, "size", 1, rate, traits, Evidence(PUBLISHED, source))
+
+    peers = [system("a", 16.0, 4, "v5"), system("b", 32.0, 4, "v5"), system("c", 800.0, 8, "v6")]
+    told = mlperf.predict(system("d", 1.0, 8, "v5"), peers, known())
+    later = mlperf.predict(system("d", 1.0, 8, "v7"), peers, known())
+    assert told is not None
+    assert later is not None
+    assert (told.rate, told.distance) == (pytest.approx(8 * 6.0), SAME)
+    assert (later.rate, later.distance) == (pytest.approx(800.0), NEAR)
+
+
+def test_engines_beyond_the_requests_in_flight_wait() -> None:
+    """8 replicas of 2 GPUs with 3 requests in flight: three engines work, one request each."""
+    columns = dict.fromkeys(rows.COLUMNS, "") | {
+        "source": "s",
+        "publisher": "p",
+        "repository": "r",
+        "date": "2026-01-01",
+        "kind": rows.SERVING,
+        "engine": "vllm",
+        "model": "llama-3.1-70b",
+        "precision": "bf16",
+        "hardware": "H100-SXM5-80GB",
+        "count": "16",
+        "parallelism": "tp2 x8",
+        "tokens_in": "1000",
+        "tokens_out": "500",
+        "concurrency": "3",
+        "metric": rows.OUTPUT_RATE,
+        "value": "60",
+        "unit": "tokens/s",
+    }
+    knowledge = known()
+    row = rows.of_text(columns, "test")
+    knowledge.once("evidence", lambda: rows.results([row]))
+    (served,) = outside.served(knowledge)
+    assert (served.engines, served.load.in_flight, served.engine.devices) == (3, 1.0, 2)
 
 
 def test_the_catalogs_results_hold_what_the_guide_promises() -> None:

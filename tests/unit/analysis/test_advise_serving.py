@@ -87,8 +87,29 @@ def test_a_step_reads_the_experts_that_its_tokens_meet_by_hand() -> None:
 def test_factors_are_fitted_by_hand() -> None:
     """Operations at half of the peak and bytes at a quarter of the bandwidth: 2 x 3 + 4 x 1 = 10 s
     and 2 x 1 + 4 x 2 = 10 s are met exactly by 2 and 4; a part that no result has gets 0."""
-    assert nearby.fit([((3, 1, 0), 10.0), ((1, 2, 0), 10.0)]) == pytest.approx((2, 4, 0))
-    assert nearby.fit([((1, 1, 0), 4.0)])[2] == 0
+    assert nearby.fit([((3, 1, 0), 10.0), ((1, 2, 0), 10.0)], [1, 1]) == pytest.approx((2, 4, 0))
+    assert nearby.fit([((1, 1, 0), 4.0)], [1])[2] == 0
+
+
+def test_a_publisher_of_many_results_does_not_outvote_the_others() -> None:
+    """One result at 2 s, and a hundred of one setup at 1 s, which count as ten."""
+    timings = [((1.0, 0.0, 0.0), 2.0), *[((1.0, 0.0, 0.0), 1.0)] * 100]
+    (alike, *_), (weighed, *_) = (
+        nearby.fit(timings, [1.0, *[count] * 100]) for count in (1.0, 0.1)
+    )
+    assert 1.0 < alike < 1.01 < weighed < 1.1
+
+
+def test_half_of_an_answer_stands_in_the_cache_by_hand() -> None:
+    """Room of 10,000 tokens, 600 in and 800 out: 10 sequences of 1000 tokens."""
+    asked = engines.Load(600, 800, 0.0, 128)
+    model = engines.of_recipe("llama-3.1-8b", catalog.built_in())
+    engine, _, _ = engines.engine_of(model, H100, asked, known())
+    assert engine is not None
+    engine = engine._replace(room=10_000 * engine.token)
+    one = nearby.seen(Point("", H100, 1, traits={"engine": engine, "load": asked}), known())
+    assert one is not None
+    assert one.batch == pytest.approx(10)
 
 
 def test_a_model_that_needs_two_nodes_is_served_by_pairs() -> None:

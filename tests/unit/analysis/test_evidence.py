@@ -340,6 +340,58 @@ def test_the_newer_of_two_readings_stays(tmp_path: Path) -> None:
     assert [row.value for row in rows.read_file(path)] == [3.0, 2.0]
 
 
+def test_of_readings_of_one_day_that_of_the_newer_version_stays() -> None:
+    every = [_row(value=value, version=f"26.{value:.0f}") for value in (4.0, 10.0, 9.0)]
+    assert [row.value for row in rows.merged(every)] == [10.0]
+
+
+def _mlperf(tmp_path: Path, changes: dict[str, str]) -> importing.Reading:
+    files = {**CASES["mlperf-inference"][0], **changes}
+    return importing.read("mlperf-inference", _tree(tmp_path, files))
+
+
+def test_rates_above_a_million_are_read(tmp_path: Path) -> None:
+    """The logs' own form: a million tokens a second is 1.04298e+06."""
+    name = f"{_MLPERF.format('results')}/performance/run_1/mlperf_log_summary.txt"
+    reading = _mlperf(tmp_path, {name: _SUMMARY.replace("30000", "1.04298e+06")})
+    assert [(row.value, row.tokens_out) for row in reading.rows] == [(1_042_980, 10429.8)]
+
+
+def test_the_open_division_is_skipped(tmp_path: Path) -> None:
+    """Its rules allow a pruned model."""
+    changes = {
+        name.replace("closed/", "open/"): text.replace("30000", "90000")
+        for name, text in CASES["mlperf-inference"][0].items()
+    }
+    reading = _mlperf(tmp_path, changes)
+    assert [row.value for row in reading.rows] == [30000]
+    assert dict(reading.skipped) == {"open division: the model may be changed": 1}
+
+
+def test_the_precision_stands_beside_the_results_since_v6(tmp_path: Path) -> None:
+    files = {
+        name.replace("/measurements/", "/results/").replace("box.json", "measurements.json")
+        if "/measurements/" in name
+        else name: text
+        for name, text in CASES["mlperf-inference"][0].items()
+    }
+    reading = importing.read("mlperf-inference", _tree(tmp_path, files))
+    assert [row.precision for row in reading.rows] == ["fp8"]
+
+
+def test_a_table_of_megatron_bridge_without_precisions_is_of_fp8(tmp_path: Path) -> None:
+    ((name, text),) = CASES["megatron-bridge"][0].items()
+    lines = [
+        "|".join(cell for at, cell in enumerate(line.split("|")) if at != 3)
+        if line.startswith("|")
+        else line
+        for line in text.splitlines()
+    ]
+    assert "Precision" not in "".join(lines)
+    reading = importing.read("megatron-bridge", _tree(tmp_path, {name: "\n".join(lines)}))
+    assert {row.precision for row in reading.rows} == {"fp8"}
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 # Fewer errors than this say nothing of the next one.
 LEAST_ERRORS = 3
-# With fewer errors at a distance, those of the next farther one count too: nine are the fewest of
-# which the largest bounds nine of ten.
-_LEAST_AT_DISTANCE: Final = 9
+# With fewer errors at a distance, those of the next farther one count too: of 19 the second largest
+# bounds nine of ten, so that no single result sets a range.
+_LEAST_AT_DISTANCE: Final = 19
 # The parts that were held out: all results of a source, or of the only source one result.
 SOURCE, ROW = "publisher", "result"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .estimates import AWAY, FAR, NEAR, SAME
@@ -85,8 +86,9 @@ def _seen(point: Point, knowledge: Knowledge) -> Seen | None:
     gpu = knowledge.sizes[point.size]["gpu_model"]
     if engine.model.width <= 1 and _FP8.match(gpu):
         peak *= 2
-    batch = max(1.0, min(load.in_flight, engine.room / (engine.token * load.tokens)))
+    # On average half of an answer is there.
     held = engine.token * (load.tokens_in + load.tokens_out / 2)
+    batch = max(1.0, min(load.in_flight, engine.room / held))
     fresh = load.tokens_in * (1 - load.cached)
     operations = 2 * engine.model.active * (fresh + load.tokens_out) / (engine.devices * peak)
     read = load.tokens_out * (_weights(engine, batch) / batch + held)
@@ -167,7 +169,12 @@ def _measured(peers: Sequence[Point], knowledge: Knowledge) -> _Measured:
             for point in peers
             if (other := seen(point, knowledge)) is not None
         ]
-        factors = fit([(other.parts, seconds) for _, other, seconds in timed])
+        # The results of a publisher share its setup: a hundred of them weigh as ten of others.
+        counts = Counter(point.source for point, _, _ in timed)
+        factors = fit(
+            [(other.parts, seconds) for _, other, seconds in timed],
+            [counts[point.source] ** -0.5 for point, _, _ in timed],
+        )
         points = [
             (point, other, math.log(seconds / _time(factors, other.parts)))
             for point, other, seconds in timed
@@ -180,18 +187,23 @@ def _time(factors: Sequence[float], parts: Sequence[float]) -> float:
     return math.fsum(factor * part for factor, part in zip(factors, parts, strict=True))
 
 
-def fit(timings: Sequence[tuple[tuple[float, ...], float]]) -> tuple[float, ...]:
-    """Factors of 0 and more for the parts: least squares of the relative errors, repeated with
-    less weight for times that are far off."""
+def fit(
+    timings: Sequence[tuple[tuple[float, ...], float]], counts: Sequence[float]
+) -> tuple[float, ...]:
+    """Factors of 0 and more for the parts: least squares of the relative errors, each counted as
+    often as ``counts`` says, repeated with less weight for times that are far off."""
     rows = [[part / seconds for part in parts] for parts, seconds in timings]
     if not rows:
         return (1.0, 1.0, 1.0)
-    weights = [1.0] * len(rows)
+    weights = [math.sqrt(count) for count in counts]
     factors: tuple[float, ...] = (1.0, 1.0, 1.0)
     for _ in range(_ROUNDS):
         factors = _not_negative(rows, weights)
         predicted = [max(_time(factors, row), _LEAST_SHARE) for row in rows]
-        weights = [1 / (value * math.sqrt(1 + abs(math.log(value)))) for value in predicted]
+        weights = [
+            math.sqrt(count) / (value * math.sqrt(1 + abs(math.log(value))))
+            for value, count in zip(predicted, counts, strict=True)
+        ]
     return factors
 
 

@@ -145,6 +145,9 @@ def served(knowledge: Knowledge) -> Iterator[Served]:
         )
         devices = _devices(row, model, size, knowledge)
         engines = max(1, row.count // devices)
+        if row.concurrency:
+            # With fewer requests in flight than engines, the others wait.
+            engines = min(engines, math.ceil(row.concurrency))
         engine = _engine(model, row, devices, size, knowledge)
         flight = row.concurrency / engines if row.concurrency else _MOST_IN_FLIGHT
         load = Load(row.tokens_in, row.tokens_out, 0.0, max(1.0, flight))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import re
 import tempfile
 from datetime import date
 from pathlib import Path
@@ -143,9 +144,14 @@ def merged(rows: Iterable[Row]) -> tuple[Row, ...]:
     identity = [name for name in COLUMNS if name not in _DATED]
     for row in rows:
         key = tuple(getattr(row, name) for name in identity)
-        if key not in newest or newest[key].date <= row.date:
+        if key not in newest or _age(newest[key]) <= _age(row):
             newest[key] = row
     return tuple(sorted(newest.values(), key=msgspec.structs.astuple))
+
+
+def _age(row: Row) -> tuple[str, list[int]]:
+    """Orders readings, the oldest first: by date, and of a date by the numbers of the version."""
+    return row.date, [int(number) for number in re.findall(r"\d{1,9}", row.version)]
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:

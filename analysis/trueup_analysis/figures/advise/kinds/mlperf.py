@@ -11,7 +11,7 @@ import statistics
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .. import outside
-from ..estimates import SAME
+from ..estimates import NEAR, SAME
 from ..knowledge import Knowledge
 from .kind import Point, Prediction, evidence_of
 
@@ -24,15 +24,17 @@ _RATE: Final = "output_tokens_per_second"
 
 def points(knowledge: Knowledge) -> list[Point]:
     """Output tokens a second of all GPUs of published systems."""
-    known_points = []
+    known_points, by_name = [], outside.models(knowledge)
     for result in outside.results(knowledge):
         row, rate = result.row, result.figures.get(_RATE)
         size = outside.size_of(row.hardware, knowledge)
-        if row.source != _SOURCE or not rate or size is None:
+        if row.source != _SOURCE or not rate or size is None or row.model not in by_name:
             continue
+        experts = "mixture of experts" if by_name[row.model]["experts"] else "dense"
         traits: dict[str, Any] = {
             "gpus": row.count,
             "publisher": row.publisher,
+            "round": row.repository,
             "setup": (row.model, row.scenario, row.precision, row.hardware),
         }
         known_points.append(
@@ -43,22 +45,25 @@ def points(knowledge: Knowledge) -> list[Point]:
                 rate=rate,
                 traits=traits,
                 evidence=outside.evidence_of(row),
+                condition=f"{experts}, {row.scenario}",
             )
         )
     return known_points
 
 
 def predict(target: Point, peers: Sequence[Point], _: Knowledge) -> Prediction | None:
-    """As much a GPU as others measured of this model, scenario, precision and GPU; of several
-    numbers of GPUs the nearest."""
+    """As much a GPU as others measured of this model, scenario, precision and GPU, of the same
+    round if any did: programs get faster. Of several numbers of GPUs the nearest."""
     same = [peer for peer in peers if peer.traits["setup"] == target.traits["setup"]]
+    of_round = [peer for peer in same if peer.traits["round"] == target.traits["round"]]
     if not same:
         return None
     gpus = target.traits["gpus"]
-    away = [abs(math.log(peer.traits["gpus"] / gpus)) for peer in same]
-    used = [peer for peer, far in zip(same, away, strict=True) if far <= min(away) + 1e-9]
-    each = statistics.geometric_mean(peer.rate / peer.traits["gpus"] for peer in used)
-    return Prediction(each * gpus, evidence_of(used), distance=SAME)
+    chosen = of_round or same
+    away = [abs(math.log(peer.traits["gpus"] / gpus)) for peer in chosen]
+    used = [peer for peer, far in zip(chosen, away, strict=True) if far <= min(away) + 1e-9]
+    each = statistics.median(peer.rate / peer.traits["gpus"] for peer in used)
+    return Prediction(each * gpus, evidence_of(used), distance=SAME if of_round else NEAR)
 
 
 class Mlperf(NamedTuple):

@@ -48,7 +48,8 @@ def _add(reading: Reading, where: str, row: dict[str, str], headings: str, versi
         version=version,
         scenario=task[1].lower() if task else "",
         model=names.model(model),
-        precision=names.precision(row.get("Precision", "")),
+        # Tables without this column (25.09) have a note on the granularity of FP8.
+        precision=names.precision(row.get("Precision", "FP8")),
         hardware=hardware,
         count=round(gpus),
         parallelism=" ".join(layout),

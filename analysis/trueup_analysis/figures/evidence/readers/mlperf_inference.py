@@ -1,9 +1,11 @@
 """MLPerf inference: submission folders (mlcommons/inference_results_v4.1 and later).
 
 Of each language model and scenario: results/SYSTEM/MODEL/SCENARIO/performance/run_1/
-mlperf_log_summary.txt, systems/SYSTEM.json and measurements/SYSTEM/MODEL/SCENARIO/*.json. Output
-tokens a request are the rate of tokens over the rate of samples; the logs do not say the prompts'
-length. Weights that were quantized have the precision that the submission names, if it names one.
+mlperf_log_summary.txt, systems/SYSTEM.json and measurements/SYSTEM/MODEL/SCENARIO/*.json (since
+v6.0 results/SYSTEM/MODEL/SCENARIO/measurements.json). Output tokens a request are the rate of
+tokens over the rate of samples; the logs do not say the prompts' length. Weights that were
+quantized have the precision that the submission names, if it names one. Results of the open
+division are skipped: its rules allow another model, such as a pruned one.
 """
 
 from __future__ import annotations
@@ -30,25 +32,20 @@ _TIMES: Final = {
     TPOT: re.compile(r"^50\.00 percentile time to output token \(ns\)\s*: (\d+)", re.MULTILINE),
 }
 _TOKENS: Final = re.compile(
-    r"^(?:Completed t|T)okens per second(?: \(inferred\))?\s*: ([\d.]+)", re.MULTILINE
+    r"^(?:Completed t|T)okens per second(?: \(inferred\))?\s*: ([\d.]+(?:e\+\d+)?)", re.MULTILINE
 )
 _SAMPLES: Final = re.compile(
-    r"^(?:Completed samples per second|Samples per second)\s*: ([\d.]+)", re.MULTILINE
+    r"^(?:Completed samples per second|Samples per second)\s*: ([\d.]+(?:e\+\d+)?)", re.MULTILINE
 )
 _VALID: Final = re.compile(r"^Result is : VALID", re.MULTILINE)
 
 
 def read(reading: Reading) -> None:
-    tree = reading.tree
-    logs = [match for name in tree.names if (match := _LOG.fullmatch(name))]
-    logs = [match for match in logs if _LANGUAGE.fullmatch(match["model"])]
+    tree, logs = reading.tree, _logs(reading)
     systems = _documents(
         reading, {f"{match['root']}/systems/{match['system']}.json" for match in logs}
     )
-    folders = {
-        f"{match['root']}/measurements/{match['system']}/{match['model']}/{match['scenario']}"
-        for match in logs
-    }
+    folders = {folder for match in logs for folder in _folders(match)}
     measured = _documents(
         reading,
         {
@@ -62,13 +59,29 @@ def read(reading: Reading) -> None:
     for name, text in tree.texts(by_name):
         match = by_name[name]
         system = systems.get(f"{match['root']}/systems/{match['system']}.json")
-        folder = (
-            f"{match['root']}/measurements/{match['system']}/{match['model']}/{match['scenario']}"
+        precision = next(
+            (precisions[folder] for folder in _folders(match) if folder in precisions), ""
         )
         if system is None:
             reading.skipped["no description of the system"] += 1
         else:
-            _add(reading, match, text, system, precisions.get(folder, ""))
+            _add(reading, match, text, system, precision)
+
+
+def _logs(reading: Reading) -> list[re.Match[str]]:
+    """Of language models, in the closed division."""
+    every = [match for name in reading.tree.names if (match := _LOG.fullmatch(name))]
+    every = [match for match in every if _LANGUAGE.fullmatch(match["model"])]
+    closed = [match for match in every if match["root"].startswith("closed/")]
+    if len(every) > len(closed):
+        reading.skipped["open division: the model may be changed"] += len(every) - len(closed)
+    return closed
+
+
+def _folders(match: re.Match[str]) -> list[str]:
+    """Folders that may hold the measurement's settings."""
+    path = f"{match['system']}/{match['model']}/{match['scenario']}"
+    return [f"{match['root']}/{place}/{path}" for place in ("measurements", "results")]
 
 
 def _precision(document: Mapping[str, Any]) -> str:
