@@ -39,7 +39,14 @@ _OPTIONAL = {
     "soft_fix",
 }
 _CODES = {
-    "xid": (re.compile(r"NVRM: Xid \([^()]{1,60}\): {0,4}([0-9]{1,6})\b"), "NVRM: Xid ("),
+    "xid": (
+        # XID 45 names the XID that ended the channel.
+        re.compile(
+            r"NVRM: Xid \([^()]{1,60}\):(?: 45,.{0,200} caused by previous Xid)?"
+            r" {0,4}([0-9]{1,6})\b"
+        ),
+        "NVRM: Xid (",
+    ),
     "sxid": (re.compile(r"SXid \(PCI:[^()]{1,60}\): 0{0,9}([0-9]{1,6}), "), "SXid (PCI:"),
 }
 _FATAL = re.compile(r"\b(Non-?fatal|Fatal)\b")

@@ -40,6 +40,15 @@ def test_the_tool_is_found_out_and_read(path: str, tool: str, name: str) -> None
     ("text", "tool", "message"),
     [
         ("hello", None, "x: no known tool's output; say which with --benchmark"),
+        ("# Benchmarking OpenAI\n\nRun it.\n", None, "x: no known tool's output; say which with"),
+        # AWS Neuron's nccom-test.
+        (
+            "size(B) count(elems) type time:avg(us) algbw(GB/s) busbw(GB/s)\n"  # noqa: ISC004
+            "8       2            fp32 63.52        0.00        0.00\n"
+            "Avg bus bandwidth:      0.2346GB/s\n",
+            None,
+            "x: no known tool's output; say which with --benchmark",
+        ),
         ("", None, "x is empty"),
         (" \n", "devito", "x is empty"),
         (

@@ -14,6 +14,8 @@ BANNER = re.compile(
 BENCHMARKING = re.compile(r"\s*# Benchmarking (?P<test>\w[\w-]*)\s*")
 SIGNATURE = Signature(
     marks=("# OSU ", "# Benchmarking "),
-    lines=(BANNER, BENCHMARKING),
+    lines=(BANNER,),
+    # "# Benchmarking ..." alone is a heading of any page.
+    forms=((re.compile(rf"(?m)^{BENCHMARKING.pattern}$"), "#repetitions"),),
     run=(r"\s*# (?:OSU [A-Z]\S* \S.* Test\b|Benchmarking \w)", r"$^"),
 )

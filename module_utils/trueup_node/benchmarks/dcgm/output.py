@@ -57,6 +57,7 @@ _WRONG_VERSION = re.compile(
 _MENTION = re.compile(r"\bGPU ([0-9]{1,4})\b")
 # Characters of a text in one row of the table.
 _WRAPPED = 45
+_ERROR = "Error"
 _MOST_GPUS = 1024
 # 100 Pflop/s: no GPU does a tenth of it.
 _MOST = 1e17
@@ -126,6 +127,11 @@ class Result(NamedTuple):
         """The test's name in the names of checks."""
         return re.sub(r"[^a-z0-9]+", "_", self.test.lower()).strip("_")
 
+    @property
+    def check(self) -> str:
+        """The name of its check."""
+        return f"{self.slug}_{self.device}" if self.device else self.slug
+
     def __str__(self) -> str:
         where = f" on {self.device}" if self.device else ""
         return f"{self.test}{where}" + (f" ({'; '.join(self.reasons)})" if self.reasons else "")
@@ -173,9 +179,13 @@ class DcgmOutput:
         checks: Dict[str, bool] = {}
         for row in self.results:
             if row.status in ("pass", "fail"):
-                name = f"{row.slug}_{row.device}" if row.device else row.slug
-                checks[name] = checks.get(name, True) and row.status == "pass"
+                checks[row.check] = checks.get(row.check, True) and row.status == "pass"
         return checks
+
+    @property
+    def reasons(self) -> Dict[str, str]:
+        """Of each failed check dcgmi's own sentence."""
+        return {row.check: str(row) for row in self.failed if row.reasons}
 
     @property
     def warnings(self) -> List[str]:
@@ -493,6 +503,10 @@ class _Table:
         elif label and self._tests:
             device = f"{label[2].lower()}{label[3]}" if label[2] else ""
             self._tests[-1].texts.append([label[1], device, cell[:_WRAPPED]])
+        elif name == _ERROR and not _STATUS.fullmatch(value):
+            # Not a test: the reason why the tests of this category did not run.
+            self._tests.append(_Test(self._category, name, ["Fail"], {}, []))
+            self._tests[-1].texts.append(["Warning", "", cell[:_WRAPPED]])
         elif name:
             self._tests.append(_Test(self._category, name, [], {}, []))
             if not self._status(line, value):

@@ -66,6 +66,10 @@ _NORM_KEYS = ("HPL_eps", "HPL_RnormI", "HPL_AnormI", "HPL_XnormI", "HPL_BnormI")
 # HPL's and hpcc's own bound of the scaled residual, where the output does not print it.
 _STANDARD_THRESHOLD = 16.0
 _ERROR = "HPL ERROR from process"
+# hpcc prints the settings that it read, and those of its HPL section above that table.
+_SETTINGS_BEGIN = "The following parameter values will be used"
+# HPL-NVIDIA rounds N to a multiple of the blocks.
+_CHANGED_N = re.compile(r"\[WARNING\] Change Input N \d+ to (\d+)")
 
 
 @dataclass(frozen=True)
@@ -313,8 +317,13 @@ def _preamble(lines: Sequence[Line]) -> Tuple[float, List[Tuple[str, Set[int]]]]
         threshold_match = _THRESHOLD.fullmatch(line)
         if threshold_match:
             threshold = float(_positive(threshold_match.group(1), "threshold", line))
+        changed = _CHANGED_N.fullmatch(line)
+        if line.startswith(_SETTINGS_BEGIN):
+            echoes.clear()
         echo = re.fullmatch(r"(N|NB|P|Q)\s+:((?:\s+\d+)+)", line)
-        if echo:
+        if changed:
+            next((sizes for name, sizes in echoes if name == "N"), set()).add(int(changed[1]))
+        elif echo:
             open_list = {int(number) for number in echo.group(2).split()}
             echoes.append((echo.group(1), open_list))
         elif open_list is not None and re.fullmatch(r"\d[\d\s]*", line):

@@ -17,5 +17,8 @@ SIGNATURE = Signature(
         ("HPC Challenge Benchmark version",),
         (_TABLE,),
     ),
-    run=(r"\s*(?:HPLinpack|HPL-NVIDIA|HPL-AI|HPC Challenge Benchmark version)", r"\s*End of Tests"),
+    run=(
+        r"\s*(?:HPLinpack|HPL-NVIDIA +v?\d|HPL-AI|HPC Challenge Benchmark version)",
+        r"\s*End of Tests",
+    ),
 )

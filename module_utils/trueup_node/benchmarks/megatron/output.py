@@ -117,6 +117,8 @@ _COUNTS = frozenset(
     )
 )
 _FIGURES = frozenset((_MS, _S, _RATE, _RATE_DS, _SAMPLES, _EACH, "learning rate"))
+# Megatron Bridge prints its estimate of memory behind the first iteration, on the same line.
+_BEHIND = re.compile(r"\|\s*Number of parameters in transformer (?:layers|block) in billions:.*$")
 _LOSSES = re.compile(
     r"lm loss|moe loss|(?:seq_|global_)?load_balancing_loss|z_loss|indexer loss|mtp_\d+ loss"
 )
@@ -570,10 +572,11 @@ def _argument(line: str) -> Optional[tuple[str, str]]:
 
 def _fields(text: str, line: Line) -> dict[str, float]:
     """The fields after ``iteration N/ TOTAL |``; NaN where one is not read."""
-    if not text.rstrip().endswith("|"):
+    text = _BEHIND.sub("|", text.rstrip())
+    if not text.endswith("|"):
         raise line.error("the line of an iteration is cut off")
     fields: dict[str, float] = {}
-    for field_text in text.rstrip()[:-1].split("|"):
+    for field_text in text[:-1].split("|"):
         name, _, value = field_text.strip().rpartition(":")
         name, value = _SAME.get(name, name), value.strip()
         if name in fields:

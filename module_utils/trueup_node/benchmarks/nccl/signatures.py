@@ -9,7 +9,7 @@ from ...reading import Signature
 _BEGINS = r"(nccl-tests version \S)|(Collective test starting:)|(nThread \d+ nGpus)|(size +count )"
 _OURS = re.compile(
     r"^[ \t#]*(?:nccl-tests version \d|nThread \d+ nGpus|Collective test (?:starting|concluded):"
-    r"|Out of bounds values|Avg bus bandwidth|Rank +\d+ (?:Group|Pid)"
+    r"|Out of bounds values|Avg bus bandwidth +:|Rank +\d+ (?:Group|Pid)"
     r"|size +count +type\b[^#\n]*\balgbw\b)",
     re.MULTILINE,
 )
