@@ -91,6 +91,8 @@ _ELIDED = re.compile(
 )
 _FOOTER = re.compile(r"# +(?:Out of bounds values|Avg bus bandwidth)")
 _HEADER = re.compile(r"# +(?:nThread|Collective test|size +count +type\b)")
+# Of a page around the table: "2. Run it".
+_LIST_ITEM = re.compile(r"\s*\d{1,2}[.)] +[A-Za-z]")
 _ROW_LIKE = re.compile(r"\s*\d+ +\d+ +[a-z]\w* .*")
 
 
@@ -334,7 +336,7 @@ class _Table:
             if not match:
                 raise line.error("'# Avg bus bandwidth' was expected")
             self.average = (printed(match[1], line), match[2], line)
-        elif line.lstrip()[:1].isdigit():
+        elif line.lstrip()[:1].isdigit() and not _LIST_ITEM.match(line):
             self.rows.append(row_of(line, self.columns, self.figures))
         elif _ELIDED.match(line):
             self.elided = True

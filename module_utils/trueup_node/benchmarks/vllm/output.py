@@ -589,6 +589,9 @@ def first_error(lines: Sequence[str]) -> Optional[str]:
     )[:200]
 
 
+_LATENCY_KEY = re.compile(r"(mean|median|std|p[0-9.]+)_([a-z0-9]+)_ms")
+
+
 class _Table(_Figures):
     """vLLM's printed table."""
 
@@ -622,7 +625,21 @@ class _Table(_Figures):
                 section = text.strip("-")
             elif text:
                 self._row(section, text, line)
+        self._without_half(_SECTIONS.get(section.lower(), ""))
         return None
+
+    def _without_half(self, latency: str) -> None:
+        """Leave out the last latency of a table that is cut off, unless it has the statistics of
+        the others."""
+        by_latency: Dict[str, Dict[str, str]] = {}
+        for key in self._read_figures:
+            match = _LATENCY_KEY.fullmatch(key)
+            if match:
+                by_latency.setdefault(match.group(2), {})[match.group(1)] = key
+        half = by_latency.pop(latency, {})
+        if half and any(half.keys() < whole.keys() for whole in by_latency.values()):
+            for key in half.values():
+                del self._read_figures[key]
 
     def _nothing_after(self, lines: Sequence[Line]) -> None:
         """Rows behind the closing line were moved there, or it was moved before them."""
