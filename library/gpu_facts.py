@@ -157,7 +157,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        fact = gpu_look.look(module, **module.params)
+        is_recorded = module.params["sysfs_root"] != "/sys"
+        fact = gpu_look.look(module, **module.params, has_log=not is_recorded)
     except TrueupError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, ansible_facts={"trueup_gpu": fact})

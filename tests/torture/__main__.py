@@ -54,6 +54,11 @@ ATTACKS = {
         500,
         "repairs of faults of each category of Azure's, killed at each step",
     ),
+    "healthy_nodes": (
+        "torture.healthy:node_days",
+        10_000,
+        "days of healthy nodes with noise, and faults: who is drained",
+    ),
     "clock": ("torture.clock:moves", 60, "the clock a day back or on, amid and between runs"),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
     "environments": ("torture.environments:damage", 18, "virtual environments cut, pip killed"),

@@ -27,6 +27,7 @@ def look(
     settle_seconds: int = 0,
     sysfs_root: str = "/sys",
     procfs_root: str = "/proc",
+    has_log: bool = True,
 ) -> dict[str, Any]:
     """The fact ``trueup_gpu``, as the module gpu_facts describes it; everything is asked once.
 
@@ -35,6 +36,7 @@ def look(
         expected: as ``nvidia_driver.find_problems`` takes it.
         settle_seconds: how long to wait for units that are neither active nor failed, and so
             long again for the licences of slices.
+        has_log: whether the kernel log is that of the machine.
 
     Raises:
         TrueupError: an answer that is not understood.
@@ -56,7 +58,7 @@ def look(
         devices = ask_devices(module, notes, settle_seconds=settle_seconds)
     devices = ask_licences(module, devices or [], settle_seconds, notes) or devices
     log = None
-    if sysfs_root == "/sys":
+    if has_log:
         log = _kernel_log(module, procfs_root, notes)
     else:
         notes.append("XIDs are not known: a recorded machine has no kernel log")

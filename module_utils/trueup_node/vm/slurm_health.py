@@ -30,7 +30,6 @@ import signal
 import subprocess
 import time
 from calendar import timegm
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,12 +128,16 @@ class Shell:
                 pipe.drop()
 
 
-def look(settings: Mapping[str, Any], shell: Shell) -> Looked:
-    """The node as it is now, and then its records: these may lie on a server that is away."""
+def look(settings: Mapping[str, Any], shell: Shell, root: str = "/") -> Looked:
+    """The node as it is now, and then its records: these may lie on a server that is away.
+
+    Args:
+        root: the folder of the node's sys and proc.
+    """
     verdicts = [_of_program(path, settings, shell) for path in settings["programs"]]
     if settings["events"]:
         verdicts.append(_of_events(settings))
-    case = _own_state(settings, shell)
+    case = own_state(settings, shell, root)
     verdicts += _judged([case], settings)
     if worst({verdict.verdict for verdict in verdicts}) == "fail" or not settings["records"]:
         return Looked(verdicts, [])
@@ -198,29 +201,30 @@ def _of_events(settings: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
+def own_state(settings: Mapping[str, Any], shell: Shell, root: str = "/") -> Case:
     """The record that the module node_state would make, as a case."""
-    on_bus = identify.read_gpus("/sys")
+    sysfs, procfs = os.path.join(root, "sys"), os.path.join(root, "proc")
+    on_bus = identify.read_gpus(sysfs)
     gpu: dict[str, Any] | None = None
     if on_bus or settings["gpu"].get("gpus"):
         gpu = faults.judged(
-            gpu_look.look(shell, settings["gpu"]),
+            gpu_look.look(shell, settings["gpu"], sysfs_root=sysfs, procfs_root=procfs),
             faults.of_document(settings["faults"], SETTINGS),
         )
     count = len(on_bus) if gpu is None or gpu["gpus"] is None else int(gpu["gpus"])
-    rdma = _rdma(settings, shell)
-    topology = read_topology("/sys")
+    rdma = _rdma(settings, shell, sysfs)
+    topology = read_topology(sysfs)
     node = {
         # All CPUs of the node: slurmd and its children may be bound to a few.
         "cpus": len(topology.cpus),
         "cores": len(topology.cores),
-        "memory_bytes": identify.read_memory_bytes("/proc"),
+        "memory_bytes": identify.read_memory_bytes(procfs),
         "gpus": [None] * count,
-        "nvme": identify.read_nvme("/sys"),
+        "nvme": identify.read_nvme(sysfs),
     }
     wrong = state.problems(gpu, rdma)
     # It only warns, which drains no node: an unreadable log needs no note of its own.
-    watched = watched_log.look(shell, settings["faults"]["watched"]).counts
+    watched = watched_log.look(shell, settings["faults"]["watched"], procfs).counts
     return Case(
         nodes=(settings["record_name"],),
         vm_size=settings["vm_size"],
@@ -239,12 +243,12 @@ def _own_state(settings: Mapping[str, Any], shell: Shell) -> Case:
     )
 
 
-def _rdma(settings: Mapping[str, Any], shell: Shell) -> dict[str, Any] | None:
-    devices = infiniband.read_devices("/sys")
+def _rdma(settings: Mapping[str, Any], shell: Shell, sysfs: str) -> dict[str, Any] | None:
+    devices = infiniband.read_devices(sysfs)
     if not devices and not settings["rdma"].get("nics"):
         return None
     for row in devices:
-        row["carrier_losses"] = link_flaps.carrier_losses(row["interfaces"], "/sys")
+        row["carrier_losses"] = link_flaps.carrier_losses(row["interfaces"], sysfs)
     hours = settings["flap_hours"]
     flaps = link_flaps.asked(shell, devices, hours)
     return {
@@ -285,7 +289,7 @@ def _counts(case: Case, name: str, oldest: float) -> bool:
 
 def verdict_of(looked: Looked, settings: Mapping[str, Any]) -> dict[str, Any]:
     """As ``node_verdicts.node_verdict``; with ``drains`` an unmeasured figure is a failure."""
-    rows = [{**asdict(verdict), "node": ""} for verdict in looked.verdicts]
+    rows = [{**vars(verdict), "node": ""} for verdict in looked.verdicts]
     words = ("fail", "not measured", "warn")
     findings = [sentence(row) for verdict in words for row in rows if row["verdict"] == verdict]
     overall = worst({verdict.verdict for verdict in looked.verdicts})
