@@ -123,9 +123,6 @@ class World:
 
     # -- as plays --
 
-    def collects(self) -> bool:
-        return True
-
     def evidence(self, case: Case, _lock: int) -> Collected:
         if self.read(case.node).get("is_half_dead"):
             raise TrueupError(f"{case.node} does not answer")
@@ -178,7 +175,7 @@ class _Killed:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._port, name)
-        return self._around(value) if callable(value) and name != "collects" else value
+        return self._around(value) if callable(value) else value
 
     def __call__(self, *values: Any) -> Any:
         return self._around(self._port)(*values)

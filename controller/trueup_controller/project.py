@@ -37,6 +37,15 @@ def file(path: str) -> Path:
     return FOLDER / (_MOVED.get(top, top) if _IS_COLLECTION else top) / rest
 
 
+def plays() -> tuple[Path, str]:
+    """The folder in which Ansible's programs are started, and its playbooks with {} for a name. The
+    wheel has none: they are those of the checkout that it is started in."""
+    if _IS_COLLECTION:
+        return Path.cwd(), f"{PREFIX}{{}}"
+    folder = FOLDER if (FOLDER / "playbooks").is_dir() else Path.cwd()
+    return folder, "playbooks/{}.yml"
+
+
 def settings(project: Path) -> Path:
     """The file of variables that plays and roles use, with the families."""
     checkout = project / "playbooks" / "group_vars" / "all.yml"

@@ -241,6 +241,18 @@ def test_without_the_callback_nothing_is_measured(project: Project) -> None:
     assert said in done.stdout + done.stderr
 
 
+def test_a_case_collects_its_evidence_by_the_playbooks_full_name(project: Project) -> None:
+    program = f"collections/ansible_collections/{NAME.replace('.', '/')}/plugins/plugin_utils"
+    case = ("python", f"{program}/trueup_command.py", "case")
+    opened = project.run(*case, "open", "--node", "node-1", "--fault", "gpu_off_bus")
+    assert opened.returncode == 0, opened.stderr
+    by_portal = ("--report-by", "portal", "--no-scheduler", "--yes")
+    done = project.run(*case, "next", "node-1", "-i", "inventory.yml", *by_portal)
+    assert f" {NAME}.evidence --limit node-1 " in done.stderr
+    assert "node-1: evidence; not done: the physical host of node-1" in done.stdout, done.stdout
+    assert len(list((project.folder / "results" / "evidence").glob("*.tar.gz"))) == 1
+
+
 def test_a_missing_library_is_one_sentence(project: Project) -> None:
     done = project.run("ansible-playbook", f"{NAME}.check", lacks=("msgspec",))
     assert done.returncode != 0

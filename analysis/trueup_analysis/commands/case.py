@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
@@ -134,6 +135,7 @@ def open_(
                 asked.chosen.nodes[0],
                 fault,
                 category,
+                results,
                 {"physical_host": host, "vm_size": size, "region": region},
             )
         ]
@@ -157,12 +159,16 @@ def _failed(asked: RecordQuery, results: Path) -> list[Suspect]:
     return suspects(loaded, judge(loaded, has_roster=are_whole_runs))
 
 
-def _by_hand(node: str, fault: str | None, category: str | None, facts: dict[str, str]) -> Suspect:
+def _by_hand(
+    node: str, fault: str | None, category: str | None, results: Path, given: dict[str, str]
+) -> Suspect:
+    """A case without a verdict: facts that are not given are those of the node's last records."""
     from trueup_controller.host_names import problems
     from trueup_node.suggest import did_you_mean
 
     from ..figures.explain import read_dictionary
-    from ..figures.repair import Suspect, read_codes
+    from ..figures.repair import Suspect, facts_of, read_codes
+    from .inputs import load_all
 
     for problem in problems([node]):
         raise BadInput(problem)
@@ -175,6 +181,11 @@ def _by_hand(node: str, fault: str | None, category: str | None, facts: dict[str
             f" give --category with a word of your own{did_you_mean(fault or '', entries)}"
         )
     ghr = codes.checked(category) if category else ""
+    facts: dict[str, str] = {}
+    # A site may have cases and no record.
+    with suppress(BadInput):
+        facts = facts_of(load_all([results]), node)
+    facts |= {name: value for name, value in given.items() if value}
     return Suspect(
         node=node,
         fault=fault or ghr.rpartition(".")[2],
@@ -185,9 +196,8 @@ def _by_hand(node: str, fault: str | None, category: str | None, facts: dict[str
         drain=entry.drain if entry else True,
         retest=False,
         soft_fix=entry.soft_fix if entry else "",
-        offer="",
         source="by hand",
-        **facts,
+        **{name: facts.get(name, "") for name in ("vm_size", "region", "offer", "physical_host")},
     )
 
 
@@ -357,7 +367,7 @@ def _playbooks(inventory: str, results: Path) -> Playbooks:
 
     beside = Path(sys.executable).with_name("ansible-playbook")
     return Playbooks(
-        project.FOLDER,
+        project.plays(),
         str(beside) if beside.exists() else "ansible-playbook",
         str(Path(inventory).resolve()) if Path(inventory).exists() else inventory,
         results,
@@ -457,10 +467,12 @@ def _dry(case: Case, plays: Playbooks) -> str:
     from trueup_controller.repair.impact import report_body
     from trueup_controller.repair.plan import next_action
 
-    planned = next_action(case, _now(), collects=plays.collects())
+    planned = next_action(case, _now())
     lines = [f"{case.id} {case.node}: {planned.actor} next: {planned.text}"]
     if planned.name == "test":
         lines.append(shlex.join(plays.test_command(case)))
+    elif planned.name == "evidence":
+        lines.append(shlex.join(plays.evidence_command(case)))
     elif planned.name == "mend":
         lines.append(shlex.join(plays.mend_command(case)))
     elif planned.name == "report":

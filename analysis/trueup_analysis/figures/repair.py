@@ -149,13 +149,18 @@ def _finding(item: Verdict) -> Finding:
     )
 
 
+def facts_of(loaded: Loaded, node: str) -> dict[str, str]:
+    """Size, region, offer and physical host of a node, by its last records."""
+    return _facts(measured.cases(loaded), node)
+
+
 def _facts(cases: Sequence[Case], node: str) -> dict[str, str]:
-    """Region, offer and physical host of a node, by its last records."""
-    facts = dict.fromkeys(("region", "offer", *_SYSTEM), "")
+    facts = dict.fromkeys(("vm_size", "region", "offer", *_SYSTEM), "")
     for case in sorted(cases, key=lambda item: item.started_at or ""):
         if case.nodes[:1] != (node,):
             continue
         for name, value in (
+            ("vm_size", case.vm_size),
             ("region", case.region),
             ("offer", case.offer),
             *((name, case.system.get(name)) for name in _SYSTEM),

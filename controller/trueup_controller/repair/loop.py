@@ -125,7 +125,7 @@ class Loop:
             return Result(case, self._next(case), refusal, len(case.steps) - before)
 
     def _next(self, case: Case) -> Next:
-        return next_action(case, self._now(), collects=self._ports.plays.collects())
+        return next_action(case, self._now())
 
     def _begin(self, case: Case, planned: Next) -> tuple[Case, str]:
         """Ask for a yes and record the intention, unless both were done before."""

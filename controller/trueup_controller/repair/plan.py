@@ -39,12 +39,11 @@ class Next(NamedTuple):
         return self.name in ASKS
 
 
-def next_action(case: Case, now: str, *, collects: bool = False) -> Next:
+def next_action(case: Case, now: str) -> Next:
     """The next action of a case.
 
     Args:
         now: the time, as steps write it.
-        collects: whether the evidence of the node can be collected.
     """
     if case.closed is not None:
         return Next("close", "nobody", f"closed: {case.closed.reason}")
@@ -54,7 +53,7 @@ def next_action(case: Case, now: str, *, collects: bool = False) -> Next:
         return _well(case)
     if case.opened.drain and case.drained is None:
         return Next("drain", "trueup", f"drain {case.node}: it should take no new jobs")
-    if collects and case.evidence is None and not case.has_no_evidence:
+    if not (case.evidence or case.has_no_evidence or (case.report and case.report.moved)):
         return Next("evidence", "trueup", f"collect the evidence on {case.node}")
     if case.opened.soft_fix and case.mended is None:
         return Next("mend", "trueup", f"apply the soft fix {case.opened.soft_fix}")

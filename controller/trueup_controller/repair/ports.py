@@ -90,9 +90,6 @@ class Cloud(Protocol):
 class Plays(Protocol):
     """Runs playbooks on one node."""
 
-    def collects(self) -> bool:
-        """Whether evidence can be collected."""
-
     def evidence(self, case: Case, lock: int) -> Collected:
         """Collect the node's evidence."""
 
@@ -190,7 +187,7 @@ class Playbooks:
     """trueup's playbooks by ansible-playbook.
 
     Args:
-        project: the folder of trueup's playbooks.
+        plays: as ``project.plays`` gives them.
         program: ansible-playbook; ``ansible`` lies beside it.
         inventory: of the node.
         results: the folder of results.
@@ -200,28 +197,29 @@ class Playbooks:
 
     def __init__(
         self,
-        project: Path,
+        plays: tuple[Path, str],
         program: str,
         inventory: str,
         results: Path,
         short_check: Callable[[str], Sequence[str]],
         tell: Callable[[str], None],
     ) -> None:
-        self._project, self._program, self._inventory = project, program, inventory
+        (self._project, self._name), self._program = plays, program
+        self._inventory = inventory
         self._results, self._short_check, self._tell = results.resolve(), short_check, tell
-
-    def collects(self) -> bool:
-        return (self._project / "playbooks" / "evidence.yml").is_file()
 
     def evidence(self, case: Case, lock: int) -> Collected:
         folder = self._results / "evidence"
         before = {item.archive for item in _collected(folder, case.node)}
-        argv = self._playbook("evidence", case, {"trueup_results": str(self._results)})
-        self._run(argv, case, "evidence", lock)
+        self._run(self.evidence_command(case), case, "evidence", lock)
         new = [item for item in _collected(folder, case.node) if item.archive not in before]
         if not new:
-            raise TrueupError(f"playbooks/evidence.yml left no archive in {folder}")
+            raise TrueupError(f"the playbook evidence left no archive in {folder}")
         return new[-1]
+
+    def evidence_command(self, case: Case) -> list[str]:
+        """The command that collects the evidence."""
+        return self._playbook("evidence", case, {"trueup_results": str(self._results)})
 
     def mend(self, case: Case, lock: int) -> None:
         argv = self.mend_command(case)
@@ -275,8 +273,14 @@ class Playbooks:
         return self._short_check(case.opened.vm_size) if case.opened.vm_size else ()
 
     def _playbook(self, name: str, case: Case, variables: Mapping[str, Any]) -> list[str]:
+        playbook = self._name.format(name)
+        if "/" in playbook and not (self._project / playbook).is_file():
+            raise BadInput(
+                f"{self._project} has no {playbook}: start this command in trueup's checkout, or"
+                " by the collection trueup.azure_hpc"
+            )
         return [
-            *(self._program, "-i", self._inventory, f"playbooks/{name}.yml"),
+            *(self._program, "-i", self._inventory, playbook),
             *("--limit", case.node, "-e", json.dumps(variables)),
         ]
 

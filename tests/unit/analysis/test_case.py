@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from helpers import ROOT
 from test_adversarial import call
 from trueup_analysis.figures.explain import read_dictionary
 from trueup_analysis.figures.repair import read_codes
+from trueup_controller import project
 from trueup_controller.azure import manager
 from trueup_controller.azure.login import Login
 from trueup_controller.repair import ports
@@ -194,6 +196,50 @@ def test_evidence_names_the_host_and_its_archive(site: Site) -> None:
     assert about == f"path: {archive.resolve()}, sha256: {ports.sha256_of(archive)}"
 
 
+def test_a_case_by_hand_takes_the_facts_of_the_nodes_records(site: Site) -> None:
+    call("case", "open", "--node", NODE, "--fault", "gpu_off_bus")
+    [path] = Path("results/cases").glob("*.jsonl")
+    opened = json.loads(path.read_text())
+    facts = ("physical_host", "vm_size", "region")
+    assert [opened[name] for name in facts] == [site.host, repair_loop.SIZE, "eastus"]
+
+
+def test_the_command_of_each_action_is_shown_before(site: Site) -> None:
+    call("case", "open", "--node", NODE, "--fault", "rm_init_adapter_failed")
+    shown = {}
+    for step in ("drained", "evidence", "mended"):
+        options = ["--archive", "hosts"] if step == "evidence" else []
+        Path("hosts").write_text(f"{NODE}\n")
+        call("case", "record", NODE, step, *options)
+        shown[step] = site.next("--dry-run")[1].splitlines()[1].partition(" ")[2]
+    hosts, results = site.folder / "hosts", json.dumps({"trueup_results": f"{site.folder}/results"})
+    assert shown == {
+        "drained": f"-i {hosts} playbooks/evidence.yml --limit {NODE} -e '{results}'",
+        "evidence": f"{NODE} -i {hosts} -b -m ansible.builtin.reboot",
+        "mended": f"-i {hosts} playbooks/check.yml --limit {NODE} -e"
+        f' \'{{"trueup_health_benchmarks": ["dcgm"], "trueup_results": "{site.folder}/results"}}\'',
+    }
+    assert site.calls("ansible-playbook") == []
+
+
+def test_without_playbooks_the_case_says_where_they_are(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the wheel is installed."""
+    monkeypatch.setattr(project, "FOLDER", site.folder / "lib")
+    call("case", "open", "--node", NODE, "--fault", "low_nccl", "--category", "NvLink")
+    call("case", "record", NODE, "mended")
+    status, out, _ = site.next("--yes", "--no-scheduler")
+    said = f"{site.folder} has no playbooks/check.yml: start this command in trueup's checkout"
+    assert (status, said in out) == (1, True), out
+    # There the same command works.
+    (site.folder / "playbooks").mkdir()
+    (site.folder / "playbooks" / "check.yml").write_text("")
+    site.set(bad_hosts=[])
+    assert site.next("--yes", "--no-scheduler")[0] == 0
+    assert site.case()["state"] == "closed"
+
+
 def test_a_second_open_adds_to_the_case(site: Site) -> None:
     assert call("case", "open")[0] == 0
     assert "has this open case already" in call("case", "open")[1]
@@ -203,6 +249,7 @@ def test_a_second_open_adds_to_the_case(site: Site) -> None:
 
 
 def test_without_the_host_nothing_is_reported(site: Site) -> None:
+    shutil.rmtree(f"results/{RUN}")
     site.set(half_dead=True)
     call("case", "open", "--node", NODE, "--fault", "gpu_off_bus")
     status, out, _ = site.next("--yes", "--no-scheduler")
