@@ -8,7 +8,7 @@ from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "molecule" / "_shared"))
 
-from cloud import containers, desktops, images, instance_metadata, netns
+from cloud import containers, desktops, images, impact, instance_metadata, netns
 from cloud.cloud import Cloud
 from cloud.expressions import Scope
 from cloud.kql import Query, QueryError
@@ -35,6 +35,7 @@ __all__ = [
     "containers",
     "desktops",
     "images",
+    "impact",
     "instance_metadata",
     "netns",
     "profile",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_cloud import SUBSCRIPTION, Cloud, containers, serving
+from emulated_cloud import SUBSCRIPTION, Cloud, containers, impact, serving
 from helpers import ROOT
 from test_containers import left, podman
 
@@ -113,6 +113,20 @@ def test_a_node_agrees_to_its_eviction_and_is_started_again(site) -> None:
     assert (site.power(NODE), site.runs(NODE)) == (["PowerState/deallocated"], False)
     site.ask("POST", f"{NODE}/start")
     assert (site.power(NODE), site.runs(NODE)) == (["PowerState/running"], True)
+
+
+def test_a_node_knows_its_physical_host_and_comes_back_on_another(site) -> None:
+    pool = "tr -d '\\000' < /var/lib/hyperv/.kvp_pool_3"
+    first = impact.host_of(site.cloud, NODE)
+    assert f"PhysicalHostName{first}" in site.inside(NODE, "sh", "-c", pool)
+    site.cloud.unhealthy.add(first)
+    for action in ("deallocate", "start"):
+        site.ask("POST", f"{NODE}/{action}")
+    second = impact.host_of(site.cloud, NODE)
+    told = site.inside(NODE, "sh", "-c", pool)
+    assert (second != first, f"PhysicalHostName{second}" in told, first in told) == (
+        *(True, True, False),
+    )
 
 
 def test_an_instance_is_deallocated_and_deleted(site) -> None:

@@ -12,14 +12,18 @@ from typing import Any
 
 import pytest
 import repair_loop
+from emulated_cloud import SUBSCRIPTION, Cloud, impact, serving
 from helpers import ROOT
+from trueup_controller.azure.login import Login
+from trueup_controller.azure.manager import Manager
 from trueup_controller.repair import case as cases
 from trueup_controller.repair import clouds, journal, steps
-from trueup_controller.repair.impact import report_body, report_name
+from trueup_controller.repair.impact import Impact, report_body, report_name
 from trueup_controller.repair.plan import next_action
 from trueup_controller.repair.policy import read_policy, refusal
 from trueup_controller.repair.ports import Slurm
 from trueup_node.errors import BadInput
+from trueup_node.node.physical_host import physical_host
 
 AT = "2026-11-30T09:00:00Z"
 CASE = "20261130T090000Z-00aa"
@@ -33,6 +37,8 @@ ENDED = steps.Followed(
     at=AT, impact="i1", insight="n", status="NodeRemovedFromService", terminal=True
 )
 DRAINED = steps.Drained(at=AT)
+EVIDENCE = steps.Evidence(at=AT, path="a.tar.gz", sha256="0")
+NO_EVIDENCE = steps.Stopped(at=AT, action="evidence", reason="it does not answer")
 WELL = steps.Tested(at=AT, run="r", failed=[])
 
 
@@ -46,9 +52,12 @@ def case_of(*later: steps.Step, **facts: Any) -> cases.Case:
     ("later", "state", "actor", "action"),
     [
         ((), "open", "trueup", "drain"),
-        ((DRAINED,), "drained", "trueup", "report"),
-        ((DRAINED, REPORTED), "reported", "Azure", "follow"),
-        ((DRAINED, REPORTED, ENDED), "followed", "trueup", "move"),
+        ((DRAINED,), "drained", "trueup", "evidence"),
+        ((DRAINED, EVIDENCE), "evidence", "trueup", "report"),
+        ((DRAINED, NO_EVIDENCE), "drained", "trueup", "report"),
+        ((DRAINED, EVIDENCE, REPORTED), "reported", "Azure", "follow"),
+        ((DRAINED, EVIDENCE, REPORTED, ENDED), "followed", "trueup", "move"),
+        # The evidence of the new host is none of the fault.
         ((DRAINED, REPORTED, ENDED, steps.Moved(at=AT)), "followed", "trueup", "test"),
         ((DRAINED, WELL), "tested again", "trueup", "return"),
         ((DRAINED, WELL, steps.GivenBack(at=AT)), "given back", "trueup", "close"),
@@ -65,14 +74,14 @@ def test_the_next_action(
 
 def test_a_fault_without_a_category_waits_for_a_person() -> None:
     first = repair_loop.opened(CASE, "node-1", "", **HOST, fault="slow")
-    assert next_action(cases.of_steps([first, DRAINED]), AT).actor == "operator"
+    assert next_action(cases.of_steps([first, DRAINED, EVIDENCE]), AT).actor == "operator"
 
 
 def test_a_refused_report_waits_an_hour_and_has_another_name() -> None:
     refused = steps.Followed(
         at=AT, impact="i1", insight="n", status="TooManyRequests", terminal=True
     )
-    case = case_of(DRAINED, REPORTED, refused)
+    case = case_of(DRAINED, EVIDENCE, REPORTED, refused)
     planned = [next_action(case, f"2026-11-30T{hour}:00:00Z") for hour in ("09", "10")]
     assert [(item.name, item.actor) for item in planned] == [
         ("hand", "Azure"),
@@ -287,6 +296,25 @@ def test_killed_repairs_lose_and_double_no_report(tmp_path: Path) -> None:
     assert problems == []
     # The kills strike, and reports are sent.
     assert (total["kills"] >= 20, total["reports"] >= 8, total["closed"] >= 7) == (True, True, True)
+
+
+def test_a_machine_of_a_reported_host_comes_back_on_another(tmp_path: Path) -> None:
+    """Hyper-V tells the node its host, and the product reads it there."""
+    cloud, pool, hosts = Cloud(pace=0), tmp_path / "pool", []
+    path = repair_loop.add_machine(cloud, "node-1")
+    first = impact.host_of(cloud, path)
+    with serving(cloud, tmp_path):
+        login = Login(cloud.url, cloud.token(), (SUBSCRIPTION,))
+        authority = str(tmp_path / "authority.pem")
+        azure = Impact(Manager(login, repair_loop.killed_open(repair_loop.Points(), authority)))
+        for is_reported in (False, True):
+            if is_reported:
+                case = case_of(physical_host=first, resource_id=path)
+                azure.report(report_name(case), report_body(case))
+            azure.move(path)
+            pool.write_bytes(impact.pool(cloud.hardware.hosts[path.lower()], "node-1"))
+            hosts.append(physical_host(str(pool)))
+    assert hosts == [(first, []), ("HOST00000001", [])]
 
 
 # -- CycleCloud --

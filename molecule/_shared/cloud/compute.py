@@ -178,7 +178,7 @@ def tell(cloud: Cloud, machine: str, state: Document, action: str) -> Operation:
                 if begun == "deallocated":
                     cloud.trouble.allocate(**state["place"])
                     impact.placed_again(cloud, machine)
-                cloud.hardware.resume(machine)
+                cloud.hardware.resume(machine, impact.host_of(cloud, machine))
             ended = wanted
         finally:
             with cloud.lock:
@@ -338,6 +338,7 @@ class VirtualMachine(Provider):
             identity=identity.get("principalId", ""),
             **profile_of(resource.properties),
             public=public,
+            host=impact.host_of(cloud, resource.id),
             **network_of(cloud, first["properties"]["subnet"]["id"]),
         )
 

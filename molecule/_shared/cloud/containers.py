@@ -16,11 +16,11 @@ import subprocess
 import sys
 import threading
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import images, instance_metadata, netns
+from . import images, impact, instance_metadata, netns
 from .images import Failed, run
 from .windows_hosts import WindowsHost
 
@@ -170,9 +170,12 @@ class Containers:
                 run(["podman", "stop", "--time", str(_STOP_SECONDS), node.name])
             self._plug(node.machine, up=False)
 
-    def resume(self, id: str) -> None:  # noqa: A002
+    def resume(self, id: str, host: str = "") -> None:  # noqa: A002
         with self._alone(id) as key:
             node = self._nodes[key]
+            if host and not node.windows:
+                node.machine = replace(node.machine, host=host)
+                _put(node.name, _of_host(node.machine), 0o644)
             self._plug(node.machine, up=True)
             if node.windows:
                 node.windows.host.reboot()
@@ -300,13 +303,10 @@ class Containers:
 
     def _write(self, machine: Machine, name: str) -> None:
         """What Azure's agent and its data source tell cloud-init, and the cloud's authority."""
+        _put(name, seed(machine), 0o600)
+        _put(name, _of_host(machine), 0o644)
         root = Path(run(["podman", "mount", name]).strip())
         try:
-            for path, content in seed(machine).items():
-                place = root / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(content)
-                place.chmod(0o600)
             _trust(root, self._authority)
             # Refused at once, where the image's would be waited for.
             (root / "etc/resolv.conf").write_text("nameserver 127.0.0.1\n")
@@ -343,6 +343,24 @@ def seed(machine: Machine) -> dict[str, bytes]:
         settings = {"system_info": {"default_user": user}}
         files["etc/cloud/cloud.cfg.d/91_machine.cfg"] = json.dumps(settings).encode()
     return files
+
+
+def _of_host(machine: Machine) -> dict[str, bytes]:
+    """What Hyper-V tells the machine of its host."""
+    return {"var/lib/hyperv/.kvp_pool_3": impact.pool(machine.host, machine.name)}
+
+
+def _put(name: str, files: Mapping[str, bytes], mode: int) -> None:
+    """Write files of a container by their path below /."""
+    root = Path(run(["podman", "mount", name]).strip())
+    try:
+        for path, content in files.items():
+            place = root / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+            place.chmod(mode)
+    finally:
+        run(["podman", "unmount", name])
 
 
 def _trust(root: Path, authority: bytes) -> None:

@@ -242,6 +242,22 @@ def host_of(cloud: Cloud, machine: str) -> str:
     return cloud.hosts[key]
 
 
+def pool(host: str, machine: str) -> bytes:
+    """The key-value pairs that Hyper-V's host gives its guest, as Linux' hv_kvp_daemon keeps them
+    in /var/lib/hyperv/.kvp_pool_3: a key of 512 bytes and a value of 2,048, both ended by a NUL."""
+    pairs = {
+        "HostName": host,
+        "HostingSystemOsMajor": "10",
+        "PhysicalHostName": host,
+        "PhysicalHostNameFullyQualified": host,
+        "VirtualMachineName": machine,
+    }
+    return b"".join(
+        key.encode().ljust(512, b"\0") + value.encode().ljust(2048, b"\0")
+        for key, value in pairs.items()
+    )
+
+
 def placed_again(cloud: Cloud, machine: str) -> None:
     """A machine starts after its deallocation."""
     if host_of(cloud, machine) in cloud.unhealthy:

@@ -39,6 +39,7 @@ class Machine:
         eviction: Deallocate or Delete; empty where it is not Spot.
         scale_set: the name of its set, or empty.
         identity: the principal's id of its system-assigned identity, or empty.
+        host: the physical host's name.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Machine:
     eviction: str = ""
     scale_set: str = ""
     identity: str = ""
+    host: str = ""
 
 
 class AllocationFailed(Exception):
@@ -94,8 +96,8 @@ class Hardware(Protocol):
     def stop(self, id: str) -> None:  # noqa: A002 WHY: the name of it all over Azure
         """Stop it; what it wrote on its temporary disk may go, its address stays."""
 
-    def resume(self, id: str) -> None:  # noqa: A002
-        """Start again what was stopped."""
+    def resume(self, id: str, host: str = "") -> None:  # noqa: A002
+        """Start again what was stopped, on this physical host; on its own where that is empty."""
 
     def restart(self, id: str) -> None:  # noqa: A002
         """Boot it again."""
@@ -117,6 +119,7 @@ class NoMachines:
     Attributes:
         machines: by id in lower case, those that were made and not deleted.
         running: the ids of those that run.
+        hosts: the physical host on which each was started last.
         done: what was done in Windows machines.
     """
 
@@ -126,6 +129,7 @@ class NoMachines:
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
         self.running: set[str] = set()
+        self.hosts: dict[str, str] = {}
         self.done: dict[str, dict[str, Any]] = {}
 
     def connect(self, metadata: Metadata, authority: Path) -> None:
@@ -134,12 +138,14 @@ class NoMachines:
     def start(self, machine: Machine) -> None:
         self.machines[machine.id.lower()] = machine
         self.running.add(machine.id.lower())
+        self.hosts[machine.id.lower()] = machine.host
 
     def stop(self, id: str) -> None:  # noqa: A002
         self.running.discard(id.lower())
 
-    def resume(self, id: str) -> None:  # noqa: A002
+    def resume(self, id: str, host: str = "") -> None:  # noqa: A002
         self.running.add(id.lower())
+        self.hosts[id.lower()] = host or self.hosts.get(id.lower(), "")
 
     def restart(self, id: str) -> None:  # noqa: A002
         if id.lower() not in self.running:

@@ -6,6 +6,7 @@ import copy
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from . import impact
 from .capacity import demand, refuse_profile, refuse_quota, refuse_size
 from .compute import (
     _LOWER,
@@ -194,6 +195,7 @@ class ScaleSet(Provider):
             tags=dict(made.tags),
             scale_set=made.name,
             identity=made.state.get("principal", ""),
+            host=impact.host_of(cloud, f"{made.id}/virtualMachines/{number}"),
             **profile_of(made.properties["virtualMachineProfile"]),
             **network_of(cloud, one["subnet"]),
         )
