@@ -54,6 +54,11 @@ ATTACKS = {
         500,
         "repairs of faults of each category of Azure's, killed at each step",
     ),
+    "reports": (
+        "torture.repair:reports",
+        12,
+        "a fault in a node's log, reported by the commands of docs/guides/cases.md",
+    ),
     "healthy_nodes": (
         "torture.healthy:node_days",
         10_000,
