@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .inputs import load_results
+from .inputs import deltas_of, load_with_others
 from .messages import Format, end_incomplete, say_all, say_notes, say_warnings
-from .options import Billing, Common, RecordQuery, examples, filters, flag, taking
+from .options import Billing, Changes, Common, RecordQuery, examples, filters, flag, taking
 
 app = typer.Typer()
 
@@ -22,6 +22,7 @@ app = typer.Typer()
         "trueup cost --region eastus2 --api-price 0.60   # vLLM against an API",
         "trueup cost --ttft-ms 500 --tpot-ms 50          # sweeps by a service level",
         "trueup cost --region eastus --users 5           # US$ per user-hour",
+        "trueup cost --region eastus --changes  # beside the run before",
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
@@ -30,6 +31,7 @@ def cost(
     *,
     asked: RecordQuery,
     billing: Billing,
+    changes: Changes = False,
     strict: Annotated[bool, flag("--strict", "Exit 1 when a price is unknown.")] = False,
     common: Common,
 ) -> None:
@@ -41,13 +43,14 @@ def cost(
     from ..tables.cost import cost as costs_of
 
     terms, level = billing.terms(), billing.level()
-    loaded = load_results(*asked)
+    every, loaded = load_with_others(*asked)
     costs = costs_of(
         loaded,
         terms=terms,
         level=level,
         api=billing.api(loaded),
         catalog=common.catalog,
+        deltas=deltas_of(every, loaded) if changes else None,
         tell=say_all,
     )
     tables = [*costs.sheets]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from ..decoding import Gaps
+    from ..figures.compare.deltas import Deltas
     from ..load import Loaded
     from ..read import Reading
     from ..selection import Selection
@@ -47,6 +48,16 @@ def load_with_others(
         runs = needed_runs(loaded, chosen)
         loaded = load_all(named, may_be_empty=may_be_empty, runs=runs)
     return loaded, of_runs(loaded, named, chosen, may_be_empty=may_be_empty)
+
+
+def deltas_of(every: Loaded, loaded: Loaded) -> Deltas:
+    """The changes since the run before; where there is none it says so."""
+    from ..figures.compare.deltas import Deltas, since_run_before
+
+    changes = since_run_before(every, loaded)
+    if changes is None:
+        say("--changes: no run before this one measured the same, so no figure has a change")
+    return Deltas(changes)
 
 
 def load_all(

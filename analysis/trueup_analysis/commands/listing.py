@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .inputs import load_results
+from .inputs import deltas_of, load_with_others
 from .messages import Format, end_incomplete, say, say_all, say_notes
-from .options import Common, RecordQuery, examples, filters, flag, taking
+from .options import Changes, Common, RecordQuery, examples, filters, flag, taking
 
 app = typer.Typer()
 
@@ -21,6 +21,7 @@ app = typer.Typer()
         "trueup list --outcome failed --outcome invalid   # what went wrong",
         "trueup list --since 7d --node 'h100-00*' --every-record",
         "trueup list --all               # every run, not the last one alone",
+        "trueup list --changes           # each figure beside that of the run before",
         "trueup list packed.parquet --format csv",
     ),
 )
@@ -31,6 +32,7 @@ def list_cases(
     everything: Annotated[
         bool, flag("--every-record", "Every record, however many there are.")
     ] = False,
+    changes: Changes = False,
     verify: Annotated[
         bool, flag("--verify", "Check raw outputs; exit 1 when one differs.")
     ] = False,
@@ -43,13 +45,16 @@ def list_cases(
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
-    loaded = load_results(*asked)
+    every, loaded = load_with_others(*asked)
+    deltas = deltas_of(every, loaded) if changes else None
     everything |= common.format_ in {Format.csv, Format.json}
     expected = expectations.at_sizes(loaded, common.catalog, also_own=True)
     if everything or len(loaded.records) <= list_sheets.ROWS_SHOWN:
-        tables = list_sheets.cases(loaded, expected)
+        tables = list_sheets.cases(loaded, expected, deltas)
     else:
         tables = list_sheets.summary(loaded)
+        if changes:
+            say(f"--changes shows nothing in a summary: {list_sheets.ASK}")
     common.write([*tables, *list_sheets.excluded(loaded, everything=everything)])
     say_all(one_machine_sentences(loaded))
     say_notes(loaded, not_read=False)

@@ -104,6 +104,11 @@ def _filter(metavar: str, about: str, *names: str, **more: Any) -> Any:
     return option(metavar, about, *names, rich_help_panel="Which records", **more)
 
 
+Changes = Annotated[
+    bool, flag("--changes", "Each figure's change since the run before, of the same nodes.")
+]
+
+
 class RecordQuery(NamedTuple):
     """Where results are, ``results/`` if nobody says, and which of their records are meant."""
 

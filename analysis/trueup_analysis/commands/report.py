@@ -15,7 +15,6 @@ from .options import Billing, CatalogOption, RecordQuery, examples, filters, opt
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised
     from ..figures.advise.kinds import Sized
-    from ..figures.compare.changes import Comparison
     from ..figures.terms import Terms
     from ..load import Loaded
 
@@ -46,6 +45,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page, with its plots as PNG and its tables as CSV."""
     from ..catalog import folder
+    from ..figures.compare.deltas import since_run_before
     from ..report.publish import write_report
 
     terms, level = billing.terms(), billing.level()
@@ -61,21 +61,11 @@ def report(
         api=api,
         level=level,
         advised=advised,
-        changes=_changes(every, loaded),
+        changes=since_run_before(every, loaded),
     )
     say_notes(loaded)
     print_(f"{page}\n")
     end_incomplete(loaded)
-
-
-def _changes(every: Loaded, loaded: Loaded) -> Comparison | None:
-    """The one run of the report beside the run before; None where there are several or none."""
-    from ..figures.compare.comparing import of_runs
-    from ..selection import run_before, run_ids
-
-    runs = run_ids(loaded)
-    earlier = run_before(every, runs[0]) if len(runs) == 1 else None
-    return None if earlier is None else of_runs(every, earlier, runs[0])
 
 
 def _advised(path: Path, loaded: Loaded, catalog: Path | None, terms: Terms) -> Advised | Sized:

@@ -199,6 +199,9 @@ def _cases_of(
         parts.setdefault(number[record], []).append(figures)
     case_rows = _kept(held, names, number)
     pooled = number.value_counts()
+    members: dict[int, list[int]] = {}
+    for record, row_number in zip(number.index.tolist(), number.tolist(), strict=True):
+        members.setdefault(row_number, []).append(record)
     for group, row in enumerate(case_rows):
         case = _as_case(held, row["parameters"], pooled_figures.get(group, ()))
         row.update(_of_parts(held, parts[group]) if group in parts else _of_case(held, case, None))
@@ -207,6 +210,7 @@ def _cases_of(
         # Where no record says its n, the sum is 0.
         row["n"] = (row["n"] if run is None else run.n) or None
         row["records"] = int(pooled[group])
+        row["members"] = members[group]
         row["same_work"] = row["case"]
         if row["parameters"]:
             row["same_work"] = _work(held.view, row["parameters"], HOW)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
+from ..figures.compare.changes import BETTER, MIXED, WORSE
 from ..figures.groups import apart_words, differing, pooled
 from ..figures.views import judged_by, names_of, view_of
 from ..render.html import LINKS, Part, Section
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from trueup_node.health.expectations import Expectation
     from trueup_node.view import Measure, View
 
+    from ..figures.compare.deltas import Deltas
     from ..figures.groups import Group, Pooled
-    from .changes import Deltas
     from .charts.common import Judged
     from .evidence import Evidence
 
@@ -290,10 +291,13 @@ def _row(group: Group, names: Collection[str], view: View, judged: Judged) -> di
 
 def _since(group: Group, deltas: Deltas) -> dict[str, Any]:
     """The change of the headline figure since the run before, and whether it counts."""
-    ratio, verdict = deltas.of(group)
+    if (head := group.head) is None:
+        return {"since_run_before": None, "since_shown": None}
+    ratio, verdict = deltas.of(group.cases, head.measure.metric, head.shown.message_bytes)
+    told = verdict if verdict in {WORSE, BETTER, MIXED} else ""
     return {
         "since_run_before": ratio,
-        "since_shown": None if ratio is None else f"{signed(ratio)} {verdict}".rstrip(),
+        "since_shown": None if ratio is None else f"{signed(ratio)} {told}".rstrip(),
     }
 
 

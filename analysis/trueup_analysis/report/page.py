@@ -12,6 +12,7 @@ from trueup_node.record import OUTCOMES
 from ..cases import read_cases
 from ..catalog import MEASURE, folder
 from ..figures import cost, tokens, users
+from ..figures.compare.deltas import Deltas
 from ..figures.groups import groups
 from ..figures.heads import Heads
 from ..figures.health import expectations
@@ -33,7 +34,7 @@ from ..units import plural
 from . import opening
 from .answer import answer_section, price_sentences
 from .benchmark import benchmark_section
-from .changes import Deltas, changes_section
+from .changes import changes_section
 from .charts.common import Judged
 from .evidence import Evidence
 from .health import every_verdict, health_section, node_health

@@ -271,6 +271,22 @@ def _place(shift: Shift) -> str:
     return f"{shift.place.node}{device} {signed(shift.ratio)}"
 
 
+# Columns of a figure's change since the run before.
+SINCE: Final = (
+    Column("since_shown", "since the\nrun before", words=True, data=False),
+    *unshown("since_run_before", "since_verdict"),
+)
+
+
+def since_shown(ratio: float | None, verdict: str) -> str:
+    """ "+1.2 % better"; of a change that may be none "+0.3 %, within noise"."""
+    if ratio is None:
+        return units.UNKNOWN
+    if verdict == verdicts.UNCHANGED:
+        return f"{signed(ratio)}, within noise"
+    return f"{signed(ratio)}, {verdict}" if verdict else signed(ratio)
+
+
 def signed(value: Any) -> str:
     """ "+1.2 %" of a share."""
     return units.UNKNOWN if units.is_missing(value) else f"{round(100 * value, 1) + 0.0:+.1f} %"

@@ -11,6 +11,7 @@ from .. import units
 from ..figures.pooling import work_priced
 from ..figures.prices import GIVEN
 from ..figures.views import names_of, view_of
+from .compare import SINCE
 from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def _benchmark(
             Column("records", headers["records"], units.count),
             *unshown(*_FIGURE),
             Column("shown_figure", _figure_header(measures), words=True, data=False),
+            *(SINCE if "since_shown" in rows[0] else ()),
             Column("run_seconds", "run\ns", units.seconds),
             Column("node_hours", "node-\nhours", partial(units.significant, digits=4)),
             Column("region", headers["region"], words=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup_node.record import OUTCOMES
@@ -13,6 +14,7 @@ from ..cases import names, read_cases
 from ..figures.frames import of_kinds
 from ..figures.heads import Heads
 from ..packed import values
+from .compare import SINCE, since_shown
 from .headline import figure_text
 from .sheet import Column, Columns, Sheet, short_size, unshown, worded
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from trueup_node.cases import Case
     from trueup_node.health.expectations import Expectations
 
+    from ..figures.compare.deltas import Deltas
     from ..figures.views import Headline
     from ..load import Loaded
 
@@ -30,7 +33,7 @@ _NODES_SHOWN: Final = 2
 ROWS_SHOWN: Final = 50
 # Of these a summary shows the last.
 _EXAMPLES: Final = 20
-_ASK: Final = "--every-record lists them all; --help names the options that choose records."
+ASK: Final = "--every-record lists them all; --help names the options that choose records."
 _ALSO_LISTED: Final = (
     *("run_id", "region", "offer", "node_count", "ranks", "threads_per_rank", "gpus"),
     *("started_at", "duration_seconds", "name", "value", "unit", "message_bytes", "device"),
@@ -44,18 +47,24 @@ _SAME: Final = (
 )
 
 
-def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Sheet]:
-    """Every record, a table for each run."""
-    return run_by_run(loaded, Heads(loaded, expectations).every)
+def cases(
+    loaded: Loaded, expectations: Expectations | None = None, deltas: Deltas | None = None
+) -> list[Sheet]:
+    """Every record, a table for each run; with ``deltas`` the change of each figure."""
+    return run_by_run(loaded, Heads(loaded, expectations).every, deltas)
 
 
-def run_by_run(loaded: Loaded, heads: Sequence[Headline | None]) -> list[Sheet]:
+def run_by_run(
+    loaded: Loaded, heads: Sequence[Headline | None], deltas: Deltas | None = None
+) -> list[Sheet]:
     """All records, a table for each run.
 
     Args:
         heads: the figure that stands for each.
     """
     columns = _columns(loaded, heads)
+    if deltas is not None:
+        columns |= _changes(loaded, heads, deltas)
     runs = loaded.records["run_id"]
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
     sheets = []
@@ -86,6 +95,21 @@ def _columns(loaded: Loaded, heads: Sequence[Headline | None]) -> dict[str, Sequ
         "command": values(commands),
         "mark": ["" if outcome == "ok" else "bad" for outcome in outcomes],
         "figure": heads,
+    }
+
+
+def _changes(
+    loaded: Loaded, heads: Sequence[Headline | None], deltas: Deltas
+) -> dict[str, Sequence[Any]]:
+    """The change of each record's figure since the run before."""
+    since = [
+        (None, "") if head is None else deltas.of([case], head.measure.metric, head.message_bytes)
+        for case, head in zip(read_cases(loaded), heads, strict=True)
+    ]
+    return {
+        "since_run_before": [ratio for ratio, _ in since],
+        "since_verdict": [verdict for _, verdict in since],
+        "since_shown": list(starmap(since_shown, since)),
     }
 
 
@@ -144,7 +168,7 @@ def _tally(title: str, all_cases: Sequence[Case]) -> Sheet:
             Column("reason", "most frequent reason", words=True),
         ],
         rows=rows,
-        notes=[_ASK],
+        notes=[ASK],
         marks="mark",
         facts={"kind": "summary"},
         name="list-summary",
@@ -195,6 +219,7 @@ def _records(rows: Sequence[Mapping[str, Any]], title: str, run_id: str) -> Shee
             Column("vm_size", "size\n(Standard_)", short_size, words=True),
             Column("cores", "cores", units.count),
             Column("figure", "headline figure", _shown_figure, words=True, data=False),
+            *(SINCE if rows and "since_shown" in rows[0] else ()),
             Column("reason", "reason", words=True),
             *unshown(*_ALSO_LISTED),
         ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..cases import read_cases
 from ..catalog import find, folder
 from ..figures import cost as work
 from ..figures import published_tokens, tokens, users
@@ -16,12 +17,14 @@ from ..figures.views import is_served
 from ..sheets import cost as cost_sheets
 from ..sheets import tokens as token_sheets
 from ..sheets import users as user_sheets
+from ..sheets.compare import since_shown
 from ..sheets.serving import sweep_sheets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from ..figures.compare.deltas import Deltas
     from ..figures.sizes import Sizes
     from ..figures.terms import ApiPrices, ServiceLevel, Terms
     from ..load import Loaded
@@ -50,10 +53,12 @@ def cost(
     level: ServiceLevel,
     api: ApiPrices,
     catalog: Path | None = None,
+    deltas: Deltas | None = None,
     tell: Callable[[Sequence[str]], None],
 ) -> Costs:
     """
     Args:
+        deltas: the changes since the run before, for a column.
         tell: takes the sentences on servers' records that have no price per token.
 
     Raises:
@@ -61,12 +66,14 @@ def cost(
     """
     case = _Pricing(loaded, catalog, read_all(catalog, terms.agreed), terms)
     serves = any(map(is_served, loaded.values("benchmark")))
+    if serves and deltas is not None:
+        tell(["--changes: `trueup compare` has the changes of rates of tokens."])
     by_token = _by_token(case, api, level, tell) if serves else _Priced()
     by_user = _by_user(case)
     priced = [by_token, by_user]
     # Without any, it says that there is nothing to price.
     if has_work(loaded) or not any(each.has_rows for each in priced):
-        priced = [_by_work(case), *priced]
+        priced = [_by_work(case, deltas), *priced]
     return Costs(
         [sheet for each in priced for sheet in each.sheets],
         [sentence for each in priced for sentence in each.cheapest],
@@ -101,11 +108,23 @@ class _Priced(NamedTuple):
     unknown: Sequence[str] = ()
 
 
-def _by_work(case: _Pricing) -> _Priced:
+def _by_work(case: _Pricing, deltas: Deltas | None) -> _Priced:
     expected = expectations.at_sizes(case.loaded, case.catalog)
     result = work.table(case.loaded, prices=case.prices, terms=case.terms, expectations=expected)
+    if deltas is not None:
+        _add_changes(result, case.loaded, deltas)
     cheapest = work.cheapest_of_work(result, case.sizes)
     return _Priced(True, cost_sheets.cost(result), cheapest, result.unknown)
+
+
+def _add_changes(result: work.CostTable, loaded: Loaded, deltas: Deltas) -> None:
+    """The change of each row's figure since the run before; at one price that of its cost."""
+    cases = {case.record: case for case in read_cases(loaded)}
+    for row in result.table:
+        members = [cases[record] for record in row["members"]]
+        since = deltas.of(members, row["metric"] or "run_time", row["message_bytes"])
+        row |= dict(zip(("since_run_before", "since_verdict"), since, strict=True))
+        row["since_shown"] = since_shown(*since)
 
 
 def _by_token(
