@@ -183,7 +183,8 @@ def test_the_report_takes_every_option_of_the_cost_that_changes_a_figure(
         name: set(re.findall(r"--[a-z-]+", run(name, "--help").out.split("Examples")[0]))
         for name in ("cost", "report")
     }
-    assert taken["cost"] - taken["report"] == {"--format", "--strict"}
+    # The report has the changes without being asked.
+    assert taken["cost"] - taken["report"] == {"--changes", "--format", "--strict"}
     results = made.write(tmp_path / "results", [made.record(3600.0)])
     tables = {}
     for name, asked in {
