@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from ..decoding import Gaps
-    from ..figures.compare.deltas import Deltas
+    from ..figures.compare.comparing import Deltas
     from ..load import Loaded
     from ..read import Reading
     from ..selection import Selection
@@ -52,7 +52,7 @@ def load_with_others(
 
 def deltas_of(every: Loaded, loaded: Loaded) -> Deltas:
     """The changes since the run before; where there is none it says so."""
-    from ..figures.compare.deltas import Deltas, since_run_before
+    from ..figures.compare.comparing import Deltas, since_run_before
 
     changes = since_run_before(every, loaded)
     if changes is None:

@@ -45,7 +45,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page, with its plots as PNG and its tables as CSV."""
     from ..catalog import folder
-    from ..figures.compare.deltas import since_run_before
+    from ..figures.compare.comparing import since_run_before
     from ..report.publish import write_report
 
     terms, level = billing.terms(), billing.level()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trueup_node.health.expectations import Expectation
     from trueup_node.view import Measure, View
 
-    from ..figures.compare.deltas import Deltas
+    from ..figures.compare.comparing import Deltas
     from ..figures.groups import Group, Pooled
     from .charts.common import Judged
     from .evidence import Evidence
@@ -52,7 +52,7 @@ def benchmark_section(
     judged: Judged,
     more: Sequence[Part],
     evidence: Evidence,
-    deltas: Deltas,
+    deltas: Deltas | None,
 ) -> Section:
     """One benchmark's section.
 
@@ -60,7 +60,7 @@ def benchmark_section(
         groups: its groups.
         more: further parts (scaling, layouts, roofline), below its figures.
         evidence: the files of its records.
-        deltas: the changes since the run before.
+        deltas: the changes since the run before; None without one.
     """
     benchmark = groups[0].benchmark
     sheet = figures_sheet(groups, judged, deltas)
@@ -119,7 +119,7 @@ def _at(head: Pooled) -> str:
     return "" if size is None else f" at {size_of(size)}"
 
 
-def figures_sheet(groups: Sequence[Group], judged: Judged, deltas: Deltas) -> Sheet:
+def figures_sheet(groups: Sequence[Group], judged: Judged, deltas: Deltas | None) -> Sheet:
     """Results of the cases, one row per measurement; nodes with the same measurement are one row,
     with their median, the ends and the worst node.
     """
@@ -289,9 +289,9 @@ def _row(group: Group, names: Collection[str], view: View, judged: Judged) -> di
     return row | _expected(first, head, judged)
 
 
-def _since(group: Group, deltas: Deltas) -> dict[str, Any]:
+def _since(group: Group, deltas: Deltas | None) -> dict[str, Any]:
     """The change of the headline figure since the run before, and whether it counts."""
-    if (head := group.head) is None:
+    if (head := group.head) is None or deltas is None:
         return {"since_run_before": None, "since_shown": None}
     ratio, verdict = deltas.of(group.cases, head.measure.metric, head.shown.message_bytes)
     told = verdict if verdict in {WORSE, BETTER, MIXED} else ""

@@ -12,7 +12,7 @@ from trueup_node.record import OUTCOMES
 from ..cases import read_cases
 from ..catalog import MEASURE, folder
 from ..figures import cost, tokens, users
-from ..figures.compare.deltas import Deltas
+from ..figures.compare.comparing import Deltas
 from ..figures.groups import groups
 from ..figures.heads import Heads
 from ..figures.health import expectations
@@ -109,7 +109,8 @@ def gather(
     heads = Heads(loaded, expected)
     sizes = read_sizes(catalog_folder)
     judged = Judged(expected, sizes, heads, _bad(health))
-    evidence, deltas = Evidence(output_dir, cases), Deltas(changes)
+    evidence = Evidence(output_dir, cases)
+    deltas = None if changes is None else Deltas(changes)
     by_benchmark = _by_benchmark(groups(ok, heads))
     compared = {name: _series(loaded, name, expected) for name in by_benchmark}
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}

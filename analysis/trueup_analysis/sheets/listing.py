@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trueup_node.cases import Case
     from trueup_node.health.expectations import Expectations
 
-    from ..figures.compare.deltas import Deltas
+    from ..figures.compare.comparing import Deltas
     from ..figures.views import Headline
     from ..load import Loaded
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ..figures.compare.deltas import Deltas
+    from ..figures.compare.comparing import Deltas
     from ..figures.sizes import Sizes
     from ..figures.terms import ApiPrices, ServiceLevel, Terms
     from ..load import Loaded
