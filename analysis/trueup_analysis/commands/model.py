@@ -88,10 +88,10 @@ def model(
     """How to serve a language model: parameters, memory, layout (tensor, data, expert parallel)
     with vLLM's flags, requests a second within a time to first token (TTFT) and per token (TPOT),
     number of nodes, US$ per million tokens. Each answer names its evidence: your records of this
-    model, else published results of it on the same GPU, else operator times of aiconfigurator where
-    it is installed (the extra serving), else the GPU's datasheet (roofline)."""
-    from ..figures.models import answers
-    from ..figures.models import config as configs
+    model, else published results of it, else operator times of aiconfigurator where it is installed
+    (the extra serving), else the GPU's datasheet (roofline). `trueup advise serving` gives the same
+    for a term, with spot, an API and reservations beside it."""
+    from ..figures.models import answers, known
     from ..figures.prices import Book, read_all, refuse_unknown
     from ..figures.terms import Terms
     from ..sheets import model as sheets
@@ -109,7 +109,7 @@ def model(
         offer=offer,
         names=[model_id] if model_id else [],
     )
-    language_model = configs.read(config)
+    language_model, _, document = known.of_path(config)
     knowledge = _knowledge(common.catalog, results or [])
     if requests_per_second is None:
         memory = answers.memory(language_model, ask, knowledge)
@@ -122,7 +122,7 @@ def model(
         ask,
         knowledge,
         Book(prices, price_date),
-        config=config,
+        document=document,
         progress=PROGRESS.step,
     )
     if recipe:

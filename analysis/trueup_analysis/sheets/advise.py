@@ -103,14 +103,11 @@ def headline(ranking: Answer) -> str:
 
 def _serve(ranking: Answer, best: Choice) -> str:
     """Of a service the cheapest machines that nobody takes away, where there are some."""
-    steady = next((each for each in ranking.choices if each.offer != _SPOT and each.able), best)
-    size, offer = short_size(steady.estimate.size), _OFFERS[steady.offer]
-    usd = price(steady.price.usd_per_hour * steady.estimate.nodes)
-    text = f"Serve on {steady.estimate.nodes} x {size} as {offer} in {steady.region}: {usd} US$/h."
+    text = serving.headline(serving.steady(ranking) or best)
     if best.offer == _SPOT:
         cheaper = price(best.price.usd_per_hour * best.estimate.nodes)
         text += f" Spot machines are from {cheaper} US$/h and may all be taken away at once."
-    return f"{text} {_basis(steady)}"
+    return text
 
 
 def _basis(choice: Choice) -> str:
@@ -274,12 +271,12 @@ def _service(ranking: Answer) -> bool:
 
 def _served(ranking: Answer) -> str:
     best = ranking.marked("cheapest")
-    sentences = serving.verdicts(ranking)
+    sentences = [headline(ranking), *serving.cheapest(best)]
     if best is not None and best.load is not None:
         load, low, high = (
             units.percent(end, digits=0) for end in (best.load.value, best.load.low, best.load.high)
         )
-        sentences[-1] = (
+        sentences.append(
             f"The rate takes about {load} of what they can serve (between {low} and {high})."
         )
     return " ".join(sentences)
@@ -304,14 +301,14 @@ def _told(pick: Choice) -> str:
     )
     usd = f"{price(pick.usd.value)} US$ (between {price(pick.usd.low)} and {price(pick.usd.high)})"
     beyond = f" Not seen before: {pick.estimate.beyond}" if pick.estimate.beyond else ""
+    offer = serving.OFFERS[pick.offer]
     return (
-        f"{pick.estimate.nodes} x {short_size(pick.estimate.size)} as {_OFFERS[pick.offer]} in"
+        f"{pick.estimate.nodes} x {short_size(pick.estimate.size)} as {offer} in"
         f" {pick.region}: about {hours} {unit} (between {low} and {high}) and {usd}, from"
         f" {_TRUST[pick.estimate.trust]}.{beyond}"
     )
 
 
-_OFFERS: Final = {"payg": "pay as you go", "spot": "spot machines"}
 _TRUST: Final = {
     RECORD: "records of ours",
     PUBLISHED: "published results",
@@ -373,7 +370,10 @@ def _plain(value: Any) -> str:
 
 def refusals(ranking: Answer) -> list[str]:
     """How many choices were refused, by reason."""
-    late = sum(choice.late for choice in ranking.choices)
+    late = sum(
+        choice.late or (choice.load is not None and choice.load.high > 1)
+        for choice in ranking.choices
+    )
     dear = sum(choice.dear for choice in ranking.choices)
     failure = "not hold the rate" if _service(ranking) else "miss the deadline"
     sentences = [f"{late} of {len(ranking.choices)} choices may {failure}."] * bool(late)
@@ -394,9 +394,8 @@ def _limits(ranking: Answer) -> str:
 def _warnings(ranking: Answer, *, explain: bool) -> list[str]:
     sentences = _unable(ranking, explain=explain)
     if ranking.refused and not explain:
-        sentences.append(
-            f"{len(ranking.refused)} sizes cannot do it with fewer nodes: --explain says why."
-        )
+        fewer = "" if _service(ranking) else " with fewer nodes"
+        sentences.append(f"{len(ranking.refused)} sizes cannot do it{fewer}: --explain says why.")
     return sentences
 
 

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
-from ..figures.advise.answers import LATENCY, named
+from ..figures.advise.answers import named
+from . import model as of_model
 from .sheet import Column, Sheet, price, short_size, unshown
 
 if TYPE_CHECKING:
@@ -14,15 +15,15 @@ if TYPE_CHECKING:
 
     from ..figures.advise.answers import Answer, Choice
     from ..figures.advise.evens import Even
+    from ..figures.models.answers import Choice as Plan
 
 _MONTH: Final = 730.0
 _MILLION: Final = 1e6
 NOTE: Final = (
     "US$ are of nodes that are paid for all of the term, and hold the nodes alone. Load: the rate"
-    " asked for over the rate that they are estimated to serve, with its range. US$/Mtok: a million"
-    " tokens of prompts and answers, at the rate asked for and at full load. Layout and requests in"
-    " flight are the recipe's: `trueup model CONFIG` compares layouts, with as many in flight as"
-    " the limits allow, and may need fewer nodes."
+    " asked for over the rate that the nodes are estimated to serve, with its range. US$/Mtok: a"
+    " million tokens of prompts and answers, at the rate asked for. TTFT and TPOT are means at that"
+    " rate. Nodes in brackets: at the high and at the low end of a node's rate."
 )
 
 
@@ -46,18 +47,18 @@ BASIS: Final = [
 COLUMNS: Final = [
     Column("best", "best", words=True),
     Column("choice", "choice", words=True, data=False),
-    Column("engines", "engines"),
+    Column("layout", "parallel", words=True),
     Column("region", "region", words=True),
     Column("usd_per_hour", "US$/h", price),
-    Column("usd_per_month", "US$/month", price),
     Column("usd_per_million", "US$/Mtok", price),
     Column("load", "load", _percent),
     Column("within", "load from .. to", words=True, data=False),
-    Column("full", "US$/Mtok, full", words=True, data=False),
-    Column("trust", "from", words=True),
+    Column("ttft", "TTFT, ms", of_model.milliseconds),
+    Column("tpot", "TPOT, ms", of_model.milliseconds),
+    Column("rests_on", "rests on", words=True),
     Column("holds", "holds", words=True),
-    *unshown("size", "nodes", "offer", "load_low", "load_high", "usd", "latency", "latency_held"),
-    *unshown("usd_per_million_full_low", "usd_per_million_full", "usd_per_million_full_high"),
+    *unshown("size", "nodes", "nodes_low", "nodes_high", "offer", "load_low", "load_high"),
+    *unshown("requests_low", "requests_high", "usd", "usd_per_month", "flags", "trust"),
     *BASIS,
 ]
 
@@ -81,76 +82,86 @@ def row(choice: Choice, ranking: Answer) -> dict[str, Any]:
     """One choice of a service."""
     assert ranking.need is not None  # noqa: S101 (asked of a service alone)
     assert choice.load is not None  # noqa: S101
+    plan = _plan(choice)
     term, tokens = ranking.need.term, ranking.need.work.value
-    million = choice.usd.value / tokens * _MILLION
-    full = choice.load.times(million)
     return {
         "best": choice.best,
-        "choice": f"{choice.estimate.nodes} x {short_size(choice.estimate.size)}, {choice.offer}",
-        "engines": choice.estimate.units,
-        "size": choice.estimate.size,
-        "nodes": choice.estimate.nodes,
+        "choice": f"{of_model.nodes(plan)} x {short_size(plan.size)}, {choice.offer}",
+        "layout": plan.layout.words,
+        "size": plan.size,
+        "nodes": plan.nodes,
+        "nodes_low": plan.low_nodes,
+        "nodes_high": plan.high_nodes,
+        "requests_low": plan.capacity.low,
+        "requests_high": plan.capacity.high,
         "offer": choice.offer,
         "region": choice.region,
         "usd": choice.usd.value,
         "usd_per_hour": choice.usd.value / term,
         "usd_per_month": choice.usd.value / term * _MONTH,
-        "usd_per_million": million,
+        "usd_per_million": choice.usd.value / tokens * _MILLION,
         "load": choice.load.value,
         "load_low": choice.load.low,
         "load_high": choice.load.high,
         "within": f"{_percent(choice.load.low)} .. {_percent(choice.load.high)}",
-        "full": f"{price(full.low)} .. {price(full.high)}",
-        "usd_per_million_full": full.value,
-        "usd_per_million_full_low": full.low,
-        "usd_per_million_full_high": full.high,
+        "ttft": plan.speed.ttft,
+        "tpot": plan.speed.tpot,
+        "flags": of_model.command_flags(plan),
         "trust": choice.estimate.trust,
-        "holds": _holds(choice, ranking),
-        "latency": " ".join(choice.estimate.notes),
-        "latency_held": choice.estimate.held,
+        "rests_on": plan.basis.kind,
+        "holds": _holds(choice),
         **basis(choice),
     }
 
 
-def _holds(choice: Choice, ranking: Answer) -> str:
-    misses = [
-        text
-        for text, is_so in (
-            ("rate not at the slow end", choice.late),
-            ("too dear", choice.dear),
-            ("latency missed", choice.estimate.held is False),
-        )
-        if is_so
-    ]
-    if misses:
-        return ", ".join(misses)
-    has_limit = ranking.ask["ttft_ms"] or ranking.ask["tpot_ms"]
-    return "rate; latency not judged" if has_limit and choice.estimate.held is None else "yes"
+def _plan(choice: Choice) -> Plan:
+    assert choice.estimate.plan is not None  # noqa: S101 (asked of a service alone)
+    return choice.estimate.plan
+
+
+def _holds(choice: Choice) -> str:
+    plan = _plan(choice)
+    misses = ["rate not at the low end"] * (plan.high_nodes > plan.nodes)
+    misses += ["times not at the low end"] * (not plan.is_sure)
+    misses += ["too dear"] * choice.dear
+    return ", ".join(misses) or "yes"
+
+
+def steady(ranking: Answer) -> Choice | None:
+    """The cheapest machines that nobody takes away; None where there are none."""
+    return next((each for each in ranking.choices if each.offer != "spot" and each.able), None)
+
+
+def headline(choice: Choice) -> str:
+    """The nodes and the layout, what they rest on, and how sure that is."""
+    plan = _plan(choice)
+    size, offer = short_size(plan.size), OFFERS[choice.offer]
+    usd = price(choice.price.usd_per_hour * plan.nodes)
+    return (
+        f"Serve on {plan.nodes} x {size} ({plan.layout.words}) as {offer} in {choice.region}:"
+        f" {usd} US$/h. {of_model.sure(plan)}; {of_model.span(plan)}."
+    )
+
+
+OFFERS: Final = {"payg": "pay as you go", "spot": "spot machines"}
+
+
+def cheapest(choice: Choice | None) -> list[str]:
+    """The cheapest choice in a sentence, and a warning where it is of spot nodes."""
+    if choice is None:
+        return ["Nothing holds what was asked for: holds says what is missed."]
+    usd = price(choice.price.usd_per_hour * choice.estimate.nodes)
+    sentences = [f"Cheapest: {named(choice)} in {choice.region}, {usd} US$/h."]
+    if choice.offer == "spot":
+        sentences.append("Spot nodes may all be taken away at once, and nothing is served then.")
+    return sentences
 
 
 def verdicts(ranking: Answer) -> list[str]:
-    """The cheapest choice, and the known facts on its latency."""
+    """The cheapest choice, and the facts that would change the advice."""
     choice = ranking.marked("cheapest")
-    if choice is None:
-        return ["Nothing holds what was asked for, slow end counted: holds says what is missed."]
-    beyond = f" Not seen before: {choice.estimate.beyond}" if choice.estimate.beyond else ""
-    words = f"{_costs(choice)}.{beyond}"
-    sentences = [f"Cheapest that holds the rate, slow end counted: {words}"]
-    if choice.offer == "spot":
-        sentences.append("Spot nodes may all be taken away at once, and nothing is served then.")
-    sentences += [f"{note}." for note in choice.estimate.notes]
-    if not choice.estimate.notes:
-        sentences.append("No limit of latency was given: TTFT and TPOT were not judged.")
-    elif not choice.estimate.held:
-        sure = ranking.marked(LATENCY)
-        words = "nothing" if sure is None else f"{_costs(sure)}. {'. '.join(sure.estimate.notes)}"
-        sentences.append(f"Cheapest whose latency is known to be held: {words}.")
-    return [*sentences, NOTE]
-
-
-def _costs(choice: Choice) -> str:
-    usd = price(choice.price.usd_per_hour * choice.estimate.nodes)
-    return f"{named(choice)} in {choice.region}, {usd} US$/h"
+    advised = steady(ranking) or choice
+    return [*cheapest(choice), *(of_model.changes(_plan(advised)) if advised else ()), NOTE]
 
 
 def evens(break_evens: Sequence[Even]) -> Sheet:

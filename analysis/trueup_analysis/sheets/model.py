@@ -170,8 +170,8 @@ def _choices(model: ModelConfig, answer: Answer, *, explain: bool) -> Sheet:
             Column("layout", "parallel", words=True),
             Column("requests_per_second_a_node", "requests/s a node", units.measure),
             *unshown("requests_low", "requests_high"),
-            Column("ttft", "TTFT, ms", _ms),
-            Column("tpot", "TPOT, ms", _ms),
+            Column("ttft", "TTFT, ms", milliseconds),
+            Column("tpot", "TPOT, ms", milliseconds),
             Column("in_flight", "in flight a group", units.measure),
             Column("usd_per_hour", "US$/hour", price),
             Column("usd_per_million_tokens", "US$/million tokens", price),
@@ -188,21 +188,21 @@ def _choices(model: ModelConfig, answer: Answer, *, explain: bool) -> Sheet:
     )
 
 
-def _ms(value: Any) -> str:
+def milliseconds(value: Any) -> str:
     return units.fixed(value * 1000, 1 if value < 0.1 else 0)
 
 
 def _row(choice: Choice, ask: Ask) -> dict[str, Any]:
     return {
         "size": choice.size,
-        "nodes_text": _nodes(choice),
+        "nodes_text": nodes(choice),
         "nodes": choice.nodes,
         "nodes_low": choice.low_nodes,
         "nodes_high": choice.high_nodes,
         "layout": choice.layout.words,
-        "requests_per_second_a_node": choice.capacity,
-        "requests_low": choice.capacity * choice.basis.low,
-        "requests_high": choice.capacity * choice.basis.high,
+        "requests_per_second_a_node": choice.capacity.value,
+        "requests_low": choice.capacity.low,
+        "requests_high": choice.capacity.high,
         "ttft": choice.speed.ttft,
         "tpot": choice.speed.tpot,
         "in_flight": choice.speed.in_flight,
@@ -219,7 +219,7 @@ def _row(choice: Choice, ask: Ask) -> dict[str, Any]:
     }
 
 
-def _nodes(choice: Choice) -> str:
+def nodes(choice: Choice) -> str:
     if choice.low_nodes == choice.high_nodes:
         return str(choice.nodes)
     return f"{choice.nodes} ({choice.low_nodes} to {choice.high_nodes})"
@@ -242,12 +242,28 @@ def _level(ask: Ask) -> str:
     return f" within {' and '.join(limits)}" if limits else ""
 
 
+# A range whose high end is more times its low one, where that costs nodes, is called unsure.
+_WIDE: Final = 3.0
 _SURE: Final = {
-    of_basis.RECORDS: "Sure: your records measured it",
-    of_basis.PUBLISHED: "Fairly sure: published results of this model and GPU",
-    of_basis.OPERATORS: "Moderately sure: operator times, this model was not measured",
-    of_basis.ROOFLINE: "Rough: the GPU's datasheet, this model was not measured",
+    of_basis.RECORDS: ("Sure", "your records of this model on this size"),
+    of_basis.PUBLISHED: ("Fairly sure", "published results of this model"),
+    of_basis.OPERATORS: ("Moderately sure", "operator times, this model was not measured"),
+    of_basis.ROOFLINE: ("Rough", "the GPU's datasheet"),
 }
+
+
+def sure(choice: Choice) -> str:
+    """How sure a choice is, and what it rests on."""
+    basis = choice.basis
+    word, rest = _SURE[basis.kind]
+    if basis.kind == of_basis.ROOFLINE and len(basis.evidence) > 1:
+        rest += ", held against results less alike"
+    if basis.beyond:
+        word = "Rough"
+        rest = f"{rest} ({basis.beyond.rstrip('.')})"
+    if choice.capacity.width > _WIDE and choice.high_nodes > choice.nodes:
+        word = "Unsure"
+    return f"{word}: {rest}"
 
 
 def _advice(model: ModelConfig, answer: Answer) -> str:
@@ -261,32 +277,40 @@ def _advice(model: ModelConfig, answer: Answer) -> str:
         )
     return (
         f"{first.nodes} x {short_size(first.size)} ({first.layout.words}): {ask.rate:g} requests/s"
-        f" of {model.name}{_level(ask)}, {cost}. {_SURE[first.basis.kind]};"
-        f" {_span(first)}"
+        f" of {model.name}{_level(ask)}, {cost}. {sure(first)};"
+        f" {span(first)}"
     )
 
 
-def _span(choice: Choice) -> str:
+def span(choice: Choice) -> str:
     if choice.low_nodes == choice.high_nodes:
         return f"{units.plural(choice.nodes, 'node')} at either end of its rate"
     return f"{choice.low_nodes} to {choice.high_nodes} nodes"
 
 
 def _changes(model: ModelConfig, answer: Answer) -> list[str]:
-    """Sentences on the flags of the first choice and on facts that would change the advice."""
     ask, first = answer.ask, answer.choices[0]
-    notes = [f"Flags of the first choice: vllm serve {command_flags(first)}."]
-    if first.layout.servers > 1:
-        notes.append(f"They are those of each of {first.layout.servers} servers on a node.")
-    if first.nodes > first.layout.nodes:
-        servers = first.nodes // first.layout.nodes * first.layout.servers
-        notes.append(f"They are {servers} servers: a load balancer shares the requests out.")
+    notes = changes(first)
     if first.quote and first.high_nodes > first.nodes:
         usd = units.money(first.usd_per_million(ask, first.high_nodes))
         notes.append(
             f"At the low end of its rate it needs {first.high_nodes} nodes and"
             f" {usd} US$ per million tokens."
         )
+    return notes + [f"{note}." for note in model.notes]
+
+
+def changes(first: Choice) -> list[str]:
+    """Sentences on the flags of the first choice and on facts that would change the advice."""
+    size = f"{first.nodes} x {short_size(first.size)}"
+    notes = [f"Flags of {size}: vllm serve {command_flags(first)}."]
+    if first.layout.servers > 1:
+        notes.append(f"They are those of each of {first.layout.servers} servers on a node.")
+    if first.nodes > first.layout.nodes:
+        servers = first.nodes // first.layout.nodes * first.layout.servers
+        notes.append(f"They are {servers} servers: a load balancer shares the requests out.")
+    if not first.is_sure:
+        notes.append("At the low end of its rate it misses the limits, whatever the load.")
     free = answers.without_level(first)
     groups = first.layout.groups / first.layout.nodes
     if free.requests_per_second > first.limit.requests_per_second * 1.05:
@@ -296,7 +320,7 @@ def _changes(model: ModelConfig, answer: Answer) -> list[str]:
         )
     if first.basis.kind != of_basis.RECORDS:
         notes.append(
-            "To be sure, measure it: `trueup model ... --recipe -o serve.yml`, run site.yml with"
+            "To be sure, measure it: `trueup model CONFIG --recipe -o serve.yml`, run site.yml with"
             " -e @serve.yml, and ask again with --results."
         )
     if first.basis.kind == of_basis.ROOFLINE and not operators.program():
@@ -308,7 +332,7 @@ def _changes(model: ModelConfig, answer: Answer) -> list[str]:
         "Times are means, of requests that arrive at random; a 99th percentile is higher."
         " Speculative decoding and an FP8 KV cache are not counted."
     )
-    return notes + [f"{note}." for note in model.notes]
+    return notes
 
 
 def _warnings(choices: Sequence[Choice]) -> list[str]:

@@ -160,6 +160,7 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     active_parameters: Positive | UnsetType = UNSET
     sliding_layers: Count | UnsetType = UNSET
     sliding_window: Positive | UnsetType = UNSET
+    config: dict[str, Any] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         heads = {self.kv_heads is UNSET, self.head_dim is UNSET}

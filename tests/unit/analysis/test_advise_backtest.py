@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from trueup_analysis import catalog
-from trueup_analysis.figures.advise import backtest, outside
+from trueup_analysis.figures.advise import backtest
 from trueup_analysis.figures.advise.estimates import AWAY, FAR, NEAR, PUBLISHED, SAME, Evidence
 from trueup_analysis.figures.advise.kinds import TOLD, mlperf
-from trueup_analysis.figures.advise.kinds.kind import Point, Prediction
 from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.advise.points import Point, Prediction
 from trueup_analysis.figures.evidence import rows
+from trueup_analysis.figures.models import results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,8 +139,9 @@ def test_engines_beyond_the_requests_in_flight_wait() -> None:
     knowledge = known()
     row = rows.of_text(columns, "test")
     knowledge.once("evidence", lambda: rows.results([row]))
-    (served,) = outside.served(knowledge)
-    assert (served.engines, served.load.in_flight, served.engine.devices) == (3, 1.0, 2)
+    (served,) = results._outside(knowledge)
+    traits = served.traits
+    assert (traits["groups"], traits["in_flight"], traits["layout"].tensor) == (3, 1.0, 2)
 
 
 def test_the_catalogs_results_hold_what_the_guide_promises() -> None:
@@ -150,14 +152,16 @@ def test_the_catalogs_results_hold_what_the_guide_promises() -> None:
     reached = backtest.coverage(tested)
     assert (reached.tried >= 100, reached.sources >= 5) == (True, True)
     assert reached.inside / reached.tried == pytest.approx(0.9, abs=0.05)
+    assert reached.width < 2.5
     (deepseek,) = [
         trial
         for trial in tested
         if trial.point.evidence
         and "InferenceX#870" in trial.point.evidence.source
-        and trial.point.traits["load"].in_flight == 64
+        and trial.point.traits["in_flight"] == 64
     ]
-    rate = deepseek.point.rate / deepseek.point.traits["load"].tokens
+    work = deepseek.point.traits["work"]
+    rate = deepseek.point.rate / (work.tokens_in + work.tokens_out)
     assert rate == pytest.approx(1.75, rel=0.01)
     assert (deepseek.covered, deepseek.held) == (True, backtest.SOURCE)
     assert deepseek.point.source == "SemiAnalysis"

@@ -12,9 +12,9 @@ from trueup_analysis import catalog
 from trueup_analysis.figures.advise import asks, backtest
 from trueup_analysis.figures.advise.kinds import eda
 from trueup_analysis.figures.advise.kinds.eda import Eda, Store
-from trueup_analysis.figures.advise.kinds.kind import Point
 from trueup_analysis.figures.advise.kinds.sizing import Held
 from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.advise.points import Point
 from trueup_analysis.figures.advise.services import read_services
 from trueup_analysis.figures.prices import Book, read_all
 from trueup_node.errors import BadInput

@@ -1,4 +1,4 @@
-"""Published results of others: readers, the evidence file, the nearest results, the commands."""
+"""Published results of others: readers, the evidence file, the commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from test_adversarial import call
 from trueup_analysis.figures.evidence import importing, rows
 from trueup_analysis.figures.evidence.names import gpu, model, precision
-from trueup_analysis.figures.evidence.near import Configuration, near
 from trueup_analysis.figures.evidence.readers import READERS
 from trueup_node.errors import BadInput
 
@@ -414,20 +413,6 @@ def test_a_row_that_is_none_is_refused_with_its_line(
     path.write_text(f"{header}\n{','.join(cells.values())}\n")
     with pytest.raises(BadInput, match=r"evidence\.csv:2"):
         rows.read_file(path)
-
-
-def test_the_nearest_results() -> None:
-    same = _row()
-    far = _row(hardware=_H200, concurrency=256, value=900.0)
-    other = _row(model="llama-3.1-70b")
-    target = Configuration("llama-3.1-8b", _H100, "fp8", 1, 1000, 1000, 32)
-    nearest = near([other, far, same], target)
-    assert [(each.result.row.value, each.differs) for each in nearest] == [
-        (100.0, ()),
-        (900.0, (_H200, "256 requests in flight, not 32")),
-    ]
-    assert nearest[0].distance == 0
-    assert near([same], target._replace(model="nothing")) == []
 
 
 def test_the_catalogs_evidence() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from trueup_node.errors import BadInput
 
 from .access import transfer
-from .estimates import Estimate, Range, Refusal, around
+from .estimates import Estimate, Range, Refusal
 from .evens import Even, away, break_evens
 from .kinds.kind import estimates, withheld_from
 from .kinds.sizing import cheapest_region
@@ -27,8 +27,6 @@ _HOUR: Final = 3600
 # Whose share of lost time is above this is not offered: it would be paid for and not done.
 _MOST_LOST: Final = 0.9
 _SPOT: Final = "spot"
-# The mark of the cheapest whose latency results say to be held.
-LATENCY: Final = "latency held"
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,8 @@ class Choice:
 
     Attributes:
         hours: from begin to end, with work that is lost and done again.
-        usd: nodes x hours x price, idle hours included.
+        usd: nodes x hours x price, idle hours included; of a service, with as many nodes as its
+            rate takes at the ends of its range.
         lost: the share of the hours that failures and evictions cost.
         evicted: of spot, how often a node is taken away, and the source of it.
         interval: seconds between checkpoints; 0 without any.
@@ -63,8 +62,8 @@ class Choice:
 
     @property
     def able(self) -> bool:
-        """Within the limits, and nothing that was asked for is known to be missed."""
-        return not self.late and not self.dear and self.estimate.held is not False
+        """Within the limits."""
+        return not self.late and not self.dear
 
 
 class Sensitivity(NamedTuple):
@@ -179,6 +178,8 @@ def answer(
         tried.append(
             _sensitivity("spot_evictions_per_hour", "1/h", rate / 5, rate * 4, source, ends)
         )
+    if ranking.need and ranking.need.term and ranking.marked("cheapest"):
+        tried.append(_rate_sensitivity(ranking.choices))
     tried.sort(key=lambda sensitivity: -sensitivity.swing)
     evens = break_evens(ranking.choices, ranking.need, ask, book) if ranking.need else ()
     region = (ranking.marked("cheapest") or ranking.choices[0]).region
@@ -291,23 +292,24 @@ def _ranked(choices: Iterable[Choice]) -> list[Choice]:
 
 
 def _rank_services(choices: Iterable[Choice]) -> list[Choice]:
-    """By cost. First come the cheapest of each offer that meets the request, and the cheapest
-    whose latency is known to be held."""
-    ordered = sorted(choices, key=lambda choice: (choice.usd.value, choice.hours.value))
+    """By cost at the low end of the rate, so that a choice is not first because little is known of
+    it. First come the cheapest of each offer that meet the request."""
+    ordered = sorted(
+        choices,
+        key=lambda choice: (choice.usd.high, choice.estimate.nodes, choice.estimate.size),
+    )
     first: dict[str, Choice] = {}
     for choice in ordered:
         if choice.able:
             first.setdefault(choice.offer, choice)
-    chosen = list(first.values())
-    sure = next((choice for choice in ordered if choice.able and choice.estimate.held), None)
-    if sure is not None and not any(choice is sure for choice in chosen):
-        chosen.append(sure)
-    marked = []
-    for index, choice in enumerate(chosen):
-        words = ["cheapest"] if index == 0 else []
-        words += [LATENCY] if choice is sure else []
-        marked.append(replace(choice, front=True, best=", ".join(words)))
-    return [*marked, *(choice for choice in ordered if not any(choice is each for each in chosen))]
+    chosen = [
+        replace(choice, front=True, best="cheapest" if index == 0 else "")
+        for index, choice in enumerate(first.values())
+    ]
+    return [
+        *chosen,
+        *(choice for choice in ordered if not any(choice is each for each in first.values())),
+    ]
 
 
 def served(
@@ -318,19 +320,49 @@ def served(
     need: Need,
     ask: Mapping[str, Any],
     evicted: Evictions | None = None,
-) -> Choice:
-    """A service on nodes that are paid for all of its term."""
+) -> Choice | None:
+    """A service on nodes that are paid for all of its term, as many as it takes with those that
+    are away; None where that is more than are allowed."""
+    assert estimate.plan is not None  # noqa: S101 (of a service)
     stops = 1 / ask["node_mtbf_hours"] + (evicted.per_hour if evicted else 0.0)
     lost = away(stops, ask["restart_minutes"])
-    hours = estimate.seconds.times(1 / (1 - lost) / _HOUR)
-    usd = estimate.nodes * price.usd_per_hour * need.term
+    plan = replace(estimate.plan, rate=estimate.plan.rate / (1 - lost))
+    if plan.nodes > ask["most_nodes"]:
+        return None
+    share = estimate.seconds.times(estimate.nodes / plan.nodes / (1 - lost) / _HOUR)
+    each = price.usd_per_hour * need.term
+    usd = Range(each * plan.low_nodes, each * plan.nodes, each * plan.high_nodes)
     budget = ask["budget_usd"]
     return Choice(
-        *(estimate, offer, region, price, hours, around(usd, 1.0), lost),
-        late=hours.high > need.term,
-        dear=budget is not None and usd > budget,
-        load=hours.times(1 / need.term),
+        *(replace(estimate, nodes=plan.nodes, plan=plan), offer, region, price, share, usd, lost),
+        dear=budget is not None and usd.high > budget,
+        load=share.times(1 / need.term),
         evicted=evicted,
+    )
+
+
+def _rate_sensitivity(choices: Sequence[Choice]) -> Sensitivity:
+    """The cheapest choice were every node as slow, or as fast, as its range allows."""
+    best, *_ = (choice.estimate.plan for choice in choices if choice.best)
+    assert best is not None  # noqa: S101 (of a service)
+    ends = []
+    for end in ("high", "low"):
+        able = [(getattr(choice.usd, end), choice) for choice in choices if choice.able]
+        usd, choice = min(able, key=lambda each: (each[0], each[1].estimate.size))
+        nodes = getattr(choice.estimate.plan, f"{end}_nodes")
+        words = named(replace(choice, estimate=replace(choice.estimate, nodes=nodes)))
+        ends.append((usd, words))
+    (usd_low, choice_low), (usd_high, choice_high) = ends
+    return Sensitivity(
+        name="rate_of_a_node",
+        unit="x expected",
+        low=best.capacity.low / best.capacity.value,
+        high=best.capacity.high / best.capacity.value,
+        usd_low=usd_low,
+        usd_high=usd_high,
+        choice_low=choice_low,
+        choice_high=choice_high,
+        source="the range of each choice",
     )
 
 

@@ -11,8 +11,8 @@ from .estimates import DISTANCES, PUBLISHED, UNTESTED, Range, around, spread
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .kinds.kind import Point, Prediction, Tells
     from .knowledge import Knowledge
+    from .points import Point, Prediction, Tells
 
 # Fewer errors than this say nothing of the next one.
 LEAST_ERRORS = 3

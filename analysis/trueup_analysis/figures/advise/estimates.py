@@ -11,6 +11,8 @@ from trueup_node.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..models.answers import Choice as Plan
+
 # How an estimate was made, best first.
 RECORD: Final = "our record"
 PUBLISHED: Final = "published"
@@ -107,9 +109,7 @@ class Estimate:
         seconds: of the work, or of a second's share where it is a service.
         evidence: of the figures in it, the weightiest first.
         beyond: how it lies outside of the data, as a sentence; "" inside of them.
-        notes: sentences that a reader needs.
-        held: whether the other requested limits are held; None where nothing says so.
-        units: how many run side by side on these nodes, where that is not one.
+        plan: of a service, its layout, speed and range (models.answers).
     """
 
     size: str
@@ -117,9 +117,7 @@ class Estimate:
     seconds: Range
     evidence: tuple[Evidence, ...]
     beyond: str = ""
-    notes: tuple[str, ...] = ()
-    held: bool | None = None
-    units: int = 1
+    plan: Plan | None = None
 
     @property
     def trust(self) -> str:

@@ -1,73 +1,70 @@
-"""The time of a request from the results nearest to it.
+"""The time of a request from the roofline and the results nearest to it.
 
-First principles give a time: operations at the GPUs' peak, bytes at their memory's bandwidth, and
-a fixed time a layer and step where GPUs exchange activations. Three factors are fitted to all
-results. The nearest results say how many times longer or shorter it is there.
+The roofline gives a time. The nearest results say how many times longer or shorter it is there;
+where they are far, it stays as it is.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
-from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ..models.roofline import gpu_of, sequences, speed, step
 from .estimates import AWAY, FAR, NEAR, SAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .engines import Engine
-    from .kinds.kind import Point
     from .knowledge import Knowledge
+    from .points import Point
 
 # How far a difference puts two results apart; a factor of two counts as the weight. Chosen by the
 # back-test with whole sources held out (trueup advise --backtest).
 _OTHER_MODEL, _MODEL_SIZE = 1.0, 0.3
 _OTHER_GPU, _OTHER_WIDTH, _OTHER_PROGRAM, _OTHER_SCENARIO = 0.6, 0.5, 0.4, 0.3
-_TOKENS, _FLIGHT, _RANKS = 0.25, 0.35, 0.2
+# Tokens in and out, requests in flight, tensor parallel ranks.
+_WEIGHTS: Final = (0.25, 0.25, 0.35, 0.2)
 _NEIGHBOURS: Final = 8
-_REACH, _REACH_GROWS = 0.2, 0.5
-_DOUBT: Final = 0.05
+# A result counts exp(-distance / reach), the roofline alone as much as doubt.
+_REACH, _DOUBT = 0.4, 0.1
+# Memory that engines take, by their defaults, and their workspace.
+SHARE: Final = 0.92
+_WORKSPACE: Final = 3 * 2**30
 # Farthest distance of each class.
 _CLASSES: Final = ((0.3, SAME), (1.2, NEAR), (2.5, AWAY), (math.inf, FAR))
-# GPUs whose tensor cores take FP8 at twice the rate of BF16.
-_FP8: Final = re.compile(r"H[12]00|MI300X")
-# Seconds of a layer's exchange; the fit scales it.
-_EXCHANGE: Final = 1e-4
-_ROUNDS: Final = 6
-_LEAST_SHARE: Final = 0.2
 
 
 class Seen(NamedTuple):
     """A result, or a question, in the figures that a prediction needs.
 
     Attributes:
-        parts: seconds of one engine for a request: operations, bytes, exchanges.
-        batch: requests that one step serves.
+        seconds: of one group for a request by the roofline, all in flight counted.
+        model: equal for models of as many parameters, to two hundredths.
+        logs: to the base 2 of tokens in and out, requests in flight, tensor parallel ranks.
     """
 
-    parts: tuple[float, float, float]
-    model: str
+    seconds: float
+    model: int
     active: float
     gpu: str
     width: float
     program: str
     scenario: str
-    tokens_in: float
-    tokens_out: float
-    batch: float
-    devices: int
+    logs: tuple[float, ...]
 
 
 class Nearby(NamedTuple):
-    """A predicted time of a request on one engine, the results that it is from, and how far the
-    nearest of them is (a class of ``estimates.DISTANCES``)."""
+    """A predicted time of a request on one group, the results that it is from, and how far the
+    nearest of them is (a class of ``estimates.DISTANCES``).
+
+    Attributes:
+        ratio: predicted over computed seconds.
+    """
 
     seconds: float
     used: list[Point]
     distance: str
+    ratio: float
 
 
 def seen(point: Point, knowledge: Knowledge) -> Seen | None:
@@ -79,191 +76,80 @@ def seen(point: Point, knowledge: Knowledge) -> Seen | None:
 
 
 def _seen(point: Point, knowledge: Knowledge) -> Seen | None:
-    peak, bandwidth = knowledge.bf16_peak(point.size), knowledge.gpu_bandwidth(point.size)
-    if peak is None or bandwidth is None:
+    gpu, traits = gpu_of(point.size, knowledge), point.traits
+    if gpu is None:
         return None
-    engine, load = point.traits["engine"], point.traits["load"]
-    gpu = knowledge.sizes[point.size]["gpu_model"]
-    if engine.model.width <= 1 and _FP8.match(gpu):
-        peak *= 2
-    # On average half of an answer is there.
-    held = engine.token * (load.tokens_in + load.tokens_out / 2)
-    batch = max(1.0, min(load.in_flight, engine.room / held))
-    fresh = load.tokens_in * (1 - load.cached)
-    operations = 2 * engine.model.active * (fresh + load.tokens_out) / (engine.devices * peak)
-    read = load.tokens_out * (_weights(engine, batch) / batch + held)
-    layers = float(engine.model.recipe["facts"]["layers"])
-    exchanges = load.tokens_out / batch * layers * _EXCHANGE if engine.devices > 1 else 0.0
+    model, layout, work = traits["model"], traits["layout"], traits["work"]
+    room = gpu.memory_bytes * SHARE - model.weight_bytes / layout.tensor - _WORKSPACE
+    # Those in flight whose KV cache fits.
+    batch = max(1.0, min(traits["in_flight"], sequences(room, model, layout, work)))
+    computed = speed(step(model, gpu, layout, work, batch), work, batch)
+    lengths = (work.tokens_in, work.tokens_out, batch, layout.tensor)
     return Seen(
-        parts=(operations, read / (engine.devices * bandwidth), exchanges),
-        model=_name(engine),
-        active=engine.model.active,
-        gpu=gpu,
-        width=engine.model.width,
-        program=point.traits.get("program", "vllm"),
-        scenario=point.traits.get("scenario", ""),
-        tokens_in=load.tokens_in,
-        tokens_out=load.tokens_out,
-        batch=batch,
-        devices=engine.devices,
+        seconds=1 / computed.requests_per_second,
+        model=round(math.log(model.parameters) / 0.02),
+        active=math.log2(model.active_parameters),
+        gpu=gpu.model,
+        width=model.quantization.least_width,
+        program=traits.get("program", "vllm"),
+        scenario=traits.get("scenario", ""),
+        logs=tuple(math.log2(each) for each in lengths),
     )
-
-
-def _name(engine: Engine) -> str:
-    """Equal for models of as many parameters, to two hundredths."""
-    return f"{round(math.log(engine.model.parameters) / 0.02)}"
-
-
-def _weights(engine: Engine, batch: float) -> float:
-    """Bytes of weights that a step reads: of a mixture of experts those that some token meets."""
-    facts = engine.model.recipe["facts"]
-    experts, expert_parameters = facts.get("experts") or 0, facts.get("expert_parameters") or 0
-    if not experts or not expert_parameters:
-        return engine.weights
-    shared = engine.model.parameters - expert_parameters
-    met = max(0.0, engine.model.active - shared) / expert_parameters
-    share = 1 - (1 - min(met, 1.0)) ** batch
-    read = shared + share * expert_parameters
-    return engine.weights * float(read) / engine.model.parameters
 
 
 def tell(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Nearby | None:
     """The time of a request of the target; None where no result or no datasheet speaks of it."""
     question = seen(target, knowledge)
     measured = _measured(peers, knowledge)
-    if question is None or not measured.points:
+    if question is None or not measured:
         return None
     ranked = sorted(
-        (_distance(question, other), index) for index, (_, other, _) in enumerate(measured.points)
-    )[:_NEIGHBOURS]
-    reach = _REACH + _REACH_GROWS * ranked[0][0]
-    shares = [math.exp(-distance / reach) for distance, _ in ranked]
-    doubt = _DOUBT * math.exp(-ranked[0][0] / reach)
-    log = math.fsum(
-        share * measured.points[index][2] for share, (_, index) in zip(shares, ranked, strict=True)
-    ) / (math.fsum(shares) + doubt)
-    seconds = _time(measured.factors, question.parts) * math.exp(log)
-    least = max(shares) / 10
+        (_distance(question, other), index) for index, (_, other, _) in enumerate(measured)
+    )
+    nearest = [(distance, *measured[index]) for distance, index in ranked[:_NEIGHBOURS]]
+    shares = [math.exp(-distance / _REACH) for distance, *_ in nearest]
+    log = math.fsum(share * each for share, (*_, each) in zip(shares, nearest, strict=True)) / (
+        math.fsum(shares) + _DOUBT
+    )
     used = [
-        measured.points[index][0]
-        for share, (_, index) in zip(shares, ranked, strict=True)
-        if share >= least
+        point
+        for share, (_, point, *_) in zip(shares, nearest, strict=True)
+        if share >= shares[0] / 10
     ]
-    distance = next(name for most, name in _CLASSES if ranked[0][0] <= most)
-    return Nearby(seconds, used, distance)
+    distance = next(name for most, name in _CLASSES if nearest[0][0] <= most)
+    ratio = math.exp(log)
+    return Nearby(question.seconds * ratio, used, distance, ratio)
 
 
-class _Measured(NamedTuple):
-    """Results, each with the logarithm of its time over the computed one; and the factors."""
-
-    points: list[tuple[Point, Seen, float]]
-    factors: tuple[float, ...]
-
-
-def _measured(peers: Sequence[Point], knowledge: Knowledge) -> _Measured:
-    """Computed once for a list of results, which is not changed afterwards."""
-    cache: dict[int, tuple[Sequence[Point], _Measured]] = knowledge.once("measured", dict)
+def _measured(peers: Sequence[Point], knowledge: Knowledge) -> list[tuple[Point, Seen, float]]:
+    """Results, each with the logarithm of its time over the computed one. Made once for a list of
+    results, which is not changed afterwards."""
+    cache: dict[int, tuple[Sequence[Point], list[tuple[Point, Seen, float]]]]
+    cache = knowledge.once("measured", dict)
     if id(peers) not in cache:
         timed = [
-            (point, other, point.traits["load"].tokens * point.traits["engines"] / point.rate)
+            (point, other, math.log(seconds(point) / other.seconds))
             for point in peers
             if (other := seen(point, knowledge)) is not None
         ]
-        # The results of a publisher share its setup: a hundred of them weigh as ten of others.
-        counts = Counter(point.source for point, _, _ in timed)
-        factors = fit(
-            [(other.parts, seconds) for _, other, seconds in timed],
-            [counts[point.source] ** -0.5 for point, _, _ in timed],
-        )
-        points = [
-            (point, other, math.log(seconds / _time(factors, other.parts)))
-            for point, other, seconds in timed
-        ]
-        cache[id(peers)] = (peers, _Measured(points, factors))
+        cache[id(peers)] = (peers, timed)
     return cache[id(peers)][1]
 
 
-def _time(factors: Sequence[float], parts: Sequence[float]) -> float:
-    return math.fsum(factor * part for factor, part in zip(factors, parts, strict=True))
-
-
-def fit(
-    timings: Sequence[tuple[tuple[float, ...], float]], counts: Sequence[float]
-) -> tuple[float, ...]:
-    """Factors of 0 and more for the parts: least squares of the relative errors, each counted as
-    often as ``counts`` says, repeated with less weight for times that are far off."""
-    rows = [[part / seconds for part in parts] for parts, seconds in timings]
-    if not rows:
-        return (1.0, 1.0, 1.0)
-    weights = [math.sqrt(count) for count in counts]
-    factors: tuple[float, ...] = (1.0, 1.0, 1.0)
-    for _ in range(_ROUNDS):
-        factors = _not_negative(rows, weights)
-        predicted = [max(_time(factors, row), _LEAST_SHARE) for row in rows]
-        weights = [
-            math.sqrt(count) / (value * math.sqrt(1 + abs(math.log(value))))
-            for value, count in zip(predicted, counts, strict=True)
-        ]
-    return factors
-
-
-def _not_negative(rows: Sequence[Sequence[float]], weights: Sequence[float]) -> tuple[float, ...]:
-    """Of the least-squares solutions with some factors at 0, the best without a negative one."""
-    width = len(rows[0])
-    squares = [
-        [
-            math.fsum(w * w * row[a] * row[b] for row, w in zip(rows, weights, strict=True))
-            for b in range(width)
-        ]
-        for a in range(width)
-    ]
-    sums = [
-        math.fsum(w * w * row[a] for row, w in zip(rows, weights, strict=True))
-        for a in range(width)
-    ]
-    best, least = (1.0,) * width, math.inf
-    for count in range(1, width + 1):
-        for chosen in itertools.combinations(range(width), count):
-            solved = _solved([[squares[a][b] for b in chosen] + [sums[a]] for a in chosen])
-            if solved is None or min(solved) <= 0:
-                continue
-            factors = [0.0] * width
-            for index, value in zip(chosen, solved, strict=True):
-                factors[index] = value
-            error = math.fsum(
-                (w * (_time(factors, row) - 1)) ** 2 for row, w in zip(rows, weights, strict=True)
-            )
-            if error < least:
-                best, least = tuple(factors), error
-    return best
-
-
-def _solved(matrix: list[list[float]]) -> list[float] | None:
-    """Of a system of equations, by elimination; None where it has no single solution."""
-    size = len(matrix)
-    for step in range(size):
-        pivot = max(range(step, size), key=lambda row: abs(matrix[row][step]))
-        if abs(matrix[pivot][step]) < 1e-12 * max(1e-300, abs(matrix[step][step]), 1e-30):
-            return None
-        matrix[step], matrix[pivot] = matrix[pivot], matrix[step]
-        for row in range(size):
-            if row != step:
-                ratio = matrix[row][step] / matrix[step][step]
-                matrix[row] = [
-                    mine - ratio * theirs
-                    for mine, theirs in zip(matrix[row], matrix[step], strict=True)
-                ]
-    return [matrix[row][size] / matrix[row][row] for row in range(size)]
+def seconds(point: Point) -> float:
+    """Of one group for a request, as it was measured."""
+    work = point.traits["work"]
+    tokens: float = (work.tokens_in + work.tokens_out) * point.traits["groups"]
+    return tokens / point.rate
 
 
 def _distance(question: Seen, other: Seen) -> float:
-    log = math.log2
-    distance = _TOKENS * abs(log(question.tokens_in / other.tokens_in))
-    distance += _TOKENS * abs(log(question.tokens_out / other.tokens_out))
-    distance += _FLIGHT * abs(log(question.batch / other.batch))
-    distance += _RANKS * abs(log(question.devices / other.devices))
+    distance = math.fsum(
+        weight * abs(mine - theirs)
+        for weight, mine, theirs in zip(_WEIGHTS, question.logs, other.logs, strict=True)
+    )
     if question.model != other.model:
-        distance += _OTHER_MODEL + _MODEL_SIZE * abs(log(question.active / other.active))
+        distance += _OTHER_MODEL + _MODEL_SIZE * abs(question.active - other.active)
     distance += _OTHER_GPU * (question.gpu != other.gpu)
     distance += _OTHER_WIDTH * (question.width != other.width)
     distance += _OTHER_PROGRAM * (question.program != other.program)

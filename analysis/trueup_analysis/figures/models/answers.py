@@ -4,23 +4,23 @@ service level, best first."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_node.errors import BadInput
 
+from ..advise.estimates import Range
 from ..prices import LIST_OFFER
 from . import basis as of_basis
 from . import curves as of_curves
-from . import layouts, operators
+from . import layouts, operators, results
 from .basis import Basis
 from .curves import Level
 from .layouts import Held
 from .roofline import Gpu, Layout, Speed, Work, gpu_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..advise.knowledge import Knowledge
     from ..prices import Book, Quote
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 MOST_CHOICES: Final = 5
 _HOUR: Final = 3600
 _MILLION: Final = 1e6
+# Of 113 times per token in evidence.csv 9 of 10 lie within this factor of the predicted one.
+_TIMES: Final = 1.73
+# At the low end a first token comes so many times later still: aiconfigurator's time over that of
+# the roofline, whose prompts do not queue in vLLM's scheduler (docs/guides/model.md).
+_LATER: Final = 2.6
 # 512 nodes of eight GPUs are more than any service of one model here.
 _MOST_NODES: Final = 512
 
@@ -41,6 +46,7 @@ class Ask(NamedTuple):
         sizes: VM sizes to look at; empty: all with GPUs that the role vllm installs for.
         region: empty: where each size is cheapest.
         names: of the model in records, beside that of its folder.
+        most_nodes: a size that needs more is refused.
     """
 
     work: Work
@@ -50,6 +56,7 @@ class Ask(NamedTuple):
     region: str = ""
     offer: str = LIST_OFFER
     names: Sequence[str] = ()
+    most_nodes: int = _MOST_NODES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,26 +64,46 @@ class Choice:
     """One size with one layout.
 
     Attributes:
-        nodes, low_nodes, high_nodes: for the load: expected, at the high and at the low end of the
-            rate's range.
-        capacity: requests/s of a node within the level.
+        rate: requests/s asked for.
+        capacity: requests/s of a node within the level; at the low end times are longer too, so
+            that fewer requests in flight hold it.
+        is_sure: the level is held at the low end.
         limit: speed of a group at its capacity; speed: at the load asked for.
         quote: price of a node; None where the catalog has none.
     """
 
     size: str
-    region: str
     held: Held
     gpu: Gpu
     basis: Basis
-    nodes: int
-    low_nodes: int
-    high_nodes: int
-    capacity: float
+    rate: float
+    capacity: Range
+    is_sure: bool
     limit: Speed
     speed: Speed
     curve: Sequence[Speed]
-    quote: Quote | None
+    region: str = ""
+    quote: Quote | None = None
+
+    def _nodes_at(self, capacity: float) -> int:
+        """Nodes whose servers hold the load. A division's last digit must not buy another one."""
+        servers = math.ceil(self.rate / (capacity * self.layout.nodes) - 1e-9)
+        return servers * self.layout.nodes
+
+    @property
+    def nodes(self) -> int:
+        """Expected for the load."""
+        return self._nodes_at(self.capacity.value)
+
+    @property
+    def low_nodes(self) -> int:
+        """At the high end of the rate."""
+        return self._nodes_at(self.capacity.high)
+
+    @property
+    def high_nodes(self) -> int:
+        """At the low end of the rate."""
+        return self._nodes_at(self.capacity.low)
 
     @property
     def layout(self) -> Layout:
@@ -168,16 +195,38 @@ def answer(
     knowledge: Knowledge,
     book: Book,
     *,
-    config: Path | None = None,
+    document: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> Answer:
-    """
+    """The choices with their prices.
+
     Args:
-        config: of the model, for aiconfigurator; None: it is not asked.
+        document, progress: as of ``plans``.
+    """
+    planned = plans(model, ask, knowledge, document=document, progress=progress)
+    choices = []
+    for choice in planned.choices:
+        region, quote = _price(choice.size, ask, book)
+        choices.append(replace(choice, region=region, quote=quote))
+    return replace(planned, choices=sorted(choices, key=_rank))
+
+
+def plans(
+    model: ModelConfig,
+    ask: Ask,
+    knowledge: Knowledge,
+    *,
+    document: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] = lambda _text: None,
+) -> Answer:
+    """Each size with its best layout, without prices.
+
+    Args:
+        document: the model's config.json, for aiconfigurator; None: it is not asked.
         progress: is told the current step.
     """
     choices, refused, notes = [], {}, []
-    program = operators.program() if config is not None else ""
+    program = operators.program() if document else ""
     tables: dict[str, Mapping[Layout, list[Speed]]] = {}
     for size in sizes_for(knowledge, ask.sizes):
         gpu = gpu_of(size, knowledge)
@@ -189,27 +238,40 @@ def answer(
         if not held:
             refused[size] = reason
             continue
-        evidence = of_basis.of_results(model, size, ask.work, knowledge, ask.names)
+        nearest = [_nearest(model, ask, size, gpu, each, knowledge) for each in held]
+        is_measured = any(basis.kind != of_basis.ROOFLINE for _, basis in nearest)
         table: Mapping[Layout, list[Speed]] = {}
-        if evidence is None and program and config is not None and gpu.model in operators.SYSTEMS:
+        if not is_measured and program and document and gpu.model in operators.SYSTEMS:
             key = f"{gpu.model} x {gpus}"
             if key not in tables:
                 progress(f"asking {operators.PROGRAM} about {key}")
                 try:
                     tables[key] = operators.curves(
-                        program, config, gpu.model, gpus, ask.work, ask.level
+                        program, document, gpu.model, gpus, ask.work, ask.level
                     )
                 except BadInput as error:
                     notes.append(f"{error}: the roofline speaks of {gpu.model}")
                     tables[key] = {}
             table = tables[key]
-        made = _of_size(model, ask, size, gpu, held, evidence, table, book)
+        made = _of_size(ask, size, gpu, held, nearest, table)
         if isinstance(made, str):
             refused[size] = made
         else:
             choices.append(made)
-    choices.sort(key=_rank)
     return Answer(ask, choices, refused, notes)
+
+
+def _nearest(
+    model: ModelConfig, ask: Ask, size: str, gpu: Gpu, held: Held, knowledge: Knowledge
+) -> tuple[list[Speed], Basis]:
+    """The curve of a layout by the roofline and the evidence nearest to it."""
+    curve = of_curves.of_roofline(model, gpu, held.layout, ask.work, held.sequences)
+    basis = of_basis.of_records(model, ask.names, size, knowledge)
+    if basis is None:
+        limit = of_curves.best(curve, ask.level) or curve[0]
+        target = results.point(size, model, held.layout, ask.work, limit.in_flight)
+        basis = of_basis.of_nearest(target, knowledge)
+    return of_curves.scaled(curve, basis.rate, 1 / basis.rate), basis
 
 
 def _rank(choice: Choice) -> tuple[bool, float, int, str]:
@@ -220,85 +282,74 @@ def _rank(choice: Choice) -> tuple[bool, float, int, str]:
 
 
 def _of_size(
-    model: ModelConfig,
     ask: Ask,
     size: str,
     gpu: Gpu,
     held: Sequence[Held],
-    evidence: Basis | None,
+    nearest: Sequence[tuple[list[Speed], Basis]],
     table: Mapping[Layout, list[Speed]],
-    book: Book,
 ) -> Choice | str:
-    """The layout with the fewest nodes, then with the most room; a sentence where none holds the
+    """The layout with the fewest nodes, at the low end of its rate too; of several one that results
+    of the model speak of, then the one with the most room. A sentence where none holds the
     level."""
-    region, quote = _price(size, ask, book)
     candidates, misses = [], []
-    for each in held:
-        for curve, evidence_of_node in _curves(model, ask, gpu, each, evidence, table):
-            limit = of_curves.best(curve, ask.level)
-            if limit is None:
-                misses.append(min(curve, key=lambda point: (point.tpot, point.ttft)))
-                continue
-            groups = each.layout.groups
-            capacity = limit.requests_per_second * groups
-            nodes = _nodes(ask.rate, capacity, each.layout)
-            is_wide = each.layout.nodes > 1
-            basis = of_basis.over_nodes(evidence_of_node) if is_wide else evidence_of_node
-            per_group = ask.rate / (nodes // each.layout.nodes * groups)
-            candidates.append(
-                Choice(
-                    size=size,
-                    region=region,
-                    held=each,
-                    gpu=gpu,
-                    basis=basis,
-                    nodes=nodes,
-                    low_nodes=_nodes(ask.rate, capacity * basis.high, each.layout),
-                    high_nodes=_nodes(ask.rate, capacity * basis.low, each.layout),
-                    capacity=capacity / each.layout.nodes,
-                    limit=limit,
-                    speed=of_curves.at_rate(curve, per_group),
-                    curve=curve,
-                    quote=quote,
-                )
-            )
+    # The program says nothing of the layouts that it leaves out.
+    has_times = any(table.get(each.layout) for each in held)
+    for each, (scaled, of_layout) in zip(held, nearest, strict=True):
+        curve, basis = scaled, of_layout
+        if has_times:
+            points = table.get(each.layout, ())
+            curve = [point for point in points if point.in_flight <= each.sequences]
+            basis = of_basis.of_operators(operators.VERSION)
+        if not curve:
+            continue
+        limit = of_curves.best(curve, ask.level)
+        if limit is None:
+            misses.append(min(curve, key=lambda point: (point.tpot, point.ttft)))
+            continue
+        groups = each.layout.groups
+        basis = basis.over_nodes() if each.layout.nodes > 1 else basis
+        times = basis.high if basis.kind == of_basis.RECORDS else max(basis.high, _TIMES)
+        slow = of_curves.scaled(curve, basis.low, times)
+        slow = [point._replace(ttft=point.ttft * _LATER) for point in slow]
+        fast = of_curves.scaled(curve, basis.high, 1 / times)
+        low, high = (of_curves.best(points, ask.level) for points in (slow, fast))
+        ends = (low or min(slow, key=_flight), limit, high or limit)
+        choice = Choice(
+            size=size,
+            held=each,
+            gpu=gpu,
+            basis=basis,
+            rate=ask.rate,
+            capacity=Range(
+                *sorted(end.requests_per_second * groups / each.layout.nodes for end in ends)
+            ),
+            is_sure=low is not None,
+            limit=limit,
+            speed=limit,
+            curve=curve,
+        )
+        per_group = ask.rate / (choice.nodes // each.layout.nodes * groups)
+        candidates.append(replace(choice, speed=of_curves.at_rate(curve, per_group)))
     if candidates:
-        best = min(candidates, key=lambda choice: (choice.nodes, -choice.capacity))
-        if best.nodes > _MOST_NODES:
-            return f"{best.nodes} nodes would be needed, more than {_MOST_NODES}"
+        best = min(candidates, key=_preferred)
+        if best.nodes > ask.most_nodes:
+            return f"{best.nodes} nodes would be needed, more than {ask.most_nodes}"
         return best
-    nearest = min(misses, key=lambda point: (point.tpot, point.ttft))
+    nearest_miss = min(misses, key=lambda point: (point.tpot, point.ttft))
     return (
-        f"misses the level with one request at a time: TTFT {nearest.ttft * 1000:.0f} ms,"
-        f" TPOT {nearest.tpot * 1000:.1f} ms"
+        f"misses the level with one request at a time: TTFT {nearest_miss.ttft * 1000:.0f} ms,"
+        f" TPOT {nearest_miss.tpot * 1000:.1f} ms"
     )
 
 
-def _curves(
-    model: ModelConfig,
-    ask: Ask,
-    gpu: Gpu,
-    held: Held,
-    evidence: Basis | None,
-    table: Mapping[Layout, list[Speed]],
-) -> Iterator[tuple[list[Speed], Basis]]:
-    """The curve of a layout, and the evidence that it rests on."""
-    layout = held.layout
-    if evidence is None and table:
-        # The program says nothing of the layouts that it leaves out.
-        if points := [
-            point for point in table.get(layout, ()) if point.in_flight <= held.sequences
-        ]:
-            yield points, of_basis.of_operators(operators.VERSION)
-        return
-    curve = of_curves.of_roofline(model, gpu, layout, ask.work, held.sequences)
-    basis = evidence or of_basis.of_roofline()
-    yield of_curves.scaled(curve, basis.rate, 1 / basis.rate), basis
+def _flight(point: Speed) -> float:
+    return point.in_flight
 
 
-def _nodes(rate: float, capacity: float, layout: Layout) -> int:
-    """Nodes whose servers hold the rate. A division's last digit must not buy another one."""
-    return math.ceil(rate / capacity - 1e-9) * layout.nodes
+def _preferred(choice: Choice) -> tuple[int, int, bool, float]:
+    is_rough = choice.basis.kind == of_basis.ROOFLINE
+    return (choice.nodes, choice.high_nodes, is_rough, -choice.capacity.value)
 
 
 def _price(size: str, ask: Ask, book: Book) -> tuple[str, Quote | None]:

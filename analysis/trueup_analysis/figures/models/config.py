@@ -3,6 +3,7 @@ KV cache of each token, longest sequence."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from trueup_node.suggest import did_you_mean
 from . import fields as of_fields
 from . import quantization
 from .families import FAMILIES, Family, Shape, matrices
+from .quantization import Matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from .fields import Fields
-    from .quantization import Matrix, Quantization
+    from .quantization import Quantization
 
 FULL, SLIDING, LATENT = "full attention", "sliding window", "latent (MLA)"
 # Names of fields that bring layers of another kind.
@@ -29,6 +31,8 @@ _LAYERS: Final = re.compile(r"expert|lora_rank|mamba|ssm|conv|index_|linear_|rec
 _LAYER_TYPES: Final = {"full_attention": FULL, "sliding_attention": SLIDING}
 # vLLM's second form of MLA's kv_b_proj is BF16.
 _ABSORBED_BYTES: Final = 2
+# Words of a model that does not say how many it has.
+_VOCABULARY: Final = 128_000
 
 
 class Cache(NamedTuple):
@@ -42,7 +46,7 @@ class Cache(NamedTuple):
 
     kind: str
     layers: int
-    values: int
+    values: float
     window: int = 0
 
 
@@ -220,6 +224,66 @@ def of_document(document: Mapping[str, Any], name: str, path: str = "") -> Model
     notes += [f"fields without a meaning here: {', '.join(unread)}"] * bool(unread)
     object.__setattr__(model, "notes", tuple(notes))
     return model
+
+
+def of_figures(name: str, figures: Mapping[str, Any]) -> ModelConfig:
+    """A model by the facts of a vLLM recipe (catalog/vllm_recipes.yml), where its config.json is
+    not there. ``hidden``, ``heads``, ``vocabulary`` and ``experts_met`` are estimated where they
+    are missing: the usual decoder has 12 x hidden x hidden parameters a layer, heads of 128."""
+    layers, parameters = int(figures["layers"]), int(figures["parameters"])
+    routed = int(figures.get("expert_parameters") or 0)
+    experts = int(figures.get("experts") or 0) if routed else 0
+    active = int(figures.get("active_parameters") or parameters)
+    kv_heads = int(figures.get("kv_heads") or 1)
+    usual = math.sqrt(active / (12 * layers))
+    hidden = int(figures.get("hidden") or max(128, 128 * round(usual / 128)))
+    heads = int(figures.get("heads") or 8 * math.ceil(max(kv_heads, hidden / 128) / 8))
+    rest = parameters - routed
+    vocabulary = int(figures.get("vocabulary") or min(_VOCABULARY, rest // (8 * hidden)))
+    met = (active - rest) / routed * experts if experts else 0
+    latent, rope = (int(figures.get(key) or 0) for key in ("kv_lora_rank", "qk_rope_head_dim"))
+    head_dim = int(figures.get("head_dim") or hidden // heads)
+    values = (latent + rope if latent else 2 * kv_heads * head_dim) * figures["kv_bytes"] / 2
+    sliding, window = (int(figures.get(key) or 0) for key in ("sliding_layers", "sliding_window"))
+    caches = [Cache(LATENT if latent else FULL, layers - sliding, values)]
+    caches += [Cache(SLIDING, sliding, values, window)] if sliding else []
+    return ModelConfig(
+        name=name,
+        architecture="",
+        model_type="",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocabulary=vocabulary,
+        experts=experts,
+        experts_met=int(figures.get("experts_met") or max(1, round(met))) if experts else 0,
+        max_length=0,
+        matrices=list(_estimated(layers, hidden, vocabulary, rest, routed)),
+        caches=caches,
+        quantization=quantization.of_width(figures["bytes_per_parameter"]),
+        latent=latent,
+        rope=rope,
+        nope=head_dim if latent else 0,
+        value_dim=head_dim,
+    )
+
+
+def _estimated(
+    layers: int, hidden: int, vocabulary: int, dense: int, routed: int
+) -> Iterator[Matrix]:
+    """Two tables, four equal matrices of each layer, and its experts."""
+    yield Matrix("model.embed_tokens", vocabulary, hidden)
+    yield Matrix("lm_head", vocabulary, hidden)
+    each = dense - 2 * vocabulary * hidden
+    wide = max(1, each // (4 * layers * hidden))
+    yield Matrix("model.layers.0.dense", wide, hidden, copies=4 * layers, can_shrink=True)
+    if left := each - 4 * layers * wide * hidden:
+        yield Matrix("model.layers.0.rest", 1, left, can_shrink=True)
+    for layer in range(layers * bool(routed)):
+        name = f"model.layers.{layer}.experts"
+        yield Matrix(name, routed // layers, 1, can_shrink=True, routed=True)
 
 
 def _family(fields: Fields, document: Mapping[str, Any]) -> tuple[str, Family]:

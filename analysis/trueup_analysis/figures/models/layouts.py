@@ -107,7 +107,8 @@ def _held(
     plan = _recipe(model, gpu, work, layout, MOST_SEQUENCES)
     fit = vllm_recipes.fit(plan, _machine(size, gpus, gpu, layout.nodes))
     if not fit.fits or fit.available_bytes is None:
-        return None, fit.reason.partition(" fit: ")[2].partition(". The smallest")[0]
+        reason = fit.reason.partition(" fit: ")[2].partition(". The smallest")[0]
+        return None, reason.partition(". No ")[0]
     free = fit.available_bytes - fit.needed_bytes + fit.kv_cache_bytes
     most = min(MOST_SEQUENCES, sequences(free / fit.devices, model, layout, work))
     return Held(layout, plan, fit, max(1, most)), ""

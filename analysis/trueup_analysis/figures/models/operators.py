@@ -4,17 +4,17 @@ vLLM's operators on GPUs (``pip install 'trueup[serving]'``; Apache-2.0)."""
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trueup_node.errors import BadInput
 
-from .fields import BESIDE
 from .roofline import Layout, Speed
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def program() -> str:
 
 
 def curves(
-    path: str, config: Path, gpu_model: str, gpus: int, work: Work, level: Level
+    path: str, document: Mapping[str, Any], gpu_model: str, gpus: int, work: Work, level: Level
 ) -> Mapping[Layout, list[Speed]]:
     """The points of each layout on one node, by the layout of its servers.
 
     Args:
         path: of the program.
-        config: the model's config.json or folder.
+        document: the model's config.json.
 
     Raises:
         BadInput: the program failed, with the last line of its message.
@@ -58,8 +58,7 @@ def curves(
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         model.mkdir()
-        for name, file in _files(config).items():
-            shutil.copyfile(file, model / name)
+        (model / "config.json").write_text(json.dumps(document), encoding="utf-8")
         results = Path(folder) / "results"
         command = [
             *(path, "cli", "default", "--model-path", str(model), "--backend", "vllm"),
@@ -80,13 +79,6 @@ def curves(
         if run.returncode or not tables:
             raise BadInput(f"{PROGRAM} failed: {_last_line(run.stderr or run.stdout)}")
         return _read(tables[0], gpus)
-
-
-def _files(config: Path) -> Mapping[str, Path]:
-    folder = config if config.is_dir() else config.parent
-    beside = folder / BESIDE
-    files = {"config.json": folder / "config.json" if config.is_dir() else config}
-    return {**files, beside.name: beside} if beside.is_file() else files
 
 
 def _last_line(text: str) -> str:

@@ -20,6 +20,13 @@ _GPTQ_KINDS: Final = ("gptq", "gptq_marlin")
 # Weights under one scale of MXFP4 (OCP Microscaling Formats 1.0) and of NVFP4.
 _MX_GROUP: Final = 32
 _NV_GROUP: Final = 16
+_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "bf16": {},
+    "fp8": {"quant_method": "fp8"},
+    "int4": {"quant_method": "awq", "bits": 4, "group_size": 128},
+}
+# Bytes of a weight.
+PRECISIONS: Final[Mapping[str, float]] = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5}
 _DTYPES: Final = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 
 
@@ -118,6 +125,21 @@ def read(fields: Fields) -> Quantization:
         )
     schemes, compute = reader(fields.path, settings)
     return Quantization(method, width, schemes, compute)
+
+
+def of_width(width: float) -> Quantization:
+    """Of weights of so many bytes, without scales."""
+    if width > 1:
+        return Quantization("bfloat16", width)
+    scheme = Scheme(8 * width, lambda _rows, _columns: 0.0, lambda _module: True)
+    return Quantization("fp8" if width == 1 else "int4", 2, [scheme], 8 if width == 1 else 16)
+
+
+def with_precision(document: Mapping[str, Any], precision: str) -> Mapping[str, Any]:
+    """A config.json with weights of PRECISIONS, by the usual quantization of that name."""
+    plain = {name: value for name, value in document.items() if name != "quantization_config"}
+    settings = _SETTINGS[precision]
+    return {**plain, "quantization_config": settings} if settings else plain
 
 
 def _fp8(path: str, settings: Mapping[str, Any]) -> tuple[list[Scheme], int]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from trueup_controller.plans import vllm_recipes
 from trueup_node.errors import BadInput
 
-from ..advise.engines import of_recipe
 from .facts import facts, slug
+from .known import recipe as known_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,5 +115,5 @@ def _kernels(model: ModelConfig) -> list[Mapping[str, Any]]:
 
 @cache
 def _pinned(name: str) -> list[Mapping[str, Any]]:
-    kernels: list[Mapping[str, Any]] = of_recipe(name).recipe["kernels"]
+    kernels: list[Mapping[str, Any]] = known_recipe(name)["kernels"]
     return kernels

@@ -20,21 +20,26 @@ if TYPE_CHECKING:
     from .config import ModelConfig
 
 # Shares of the datasheet's rates, and fixed times. Chosen by hand beside operator times that NVIDIA
-# measured with vLLM on A100, H100 and H200 (aiconfigurator 0.12.0); not fitted. What they miss
-# stands in docs/guides/model.md.
+# measured with vLLM on A100, H100 and H200 (aiconfigurator 0.12.0) and beside the results of
+# evidence.csv; not fitted. What they miss stands in docs/guides/model.md.
 MEMORY_SHARE: Final = 0.85
-TENSOR_SHARE: Final = 0.62
+TENSOR_SHARE: Final = 0.53
 TENSOR_SHARE_8: Final = 0.42
 LINK_SHARE: Final = 0.6
 LAYER_SECONDS: Final = 18e-6
 STEP_SECONDS: Final = 0.8e-3
 # A message between GPUs, of which a layer has two.
-MESSAGE_SECONDS: Final = 14e-6
+MESSAGE_SECONDS: Final = 20e-6
+_MOST_OF_A_NODE: Final = 8
 # The same between nodes.
 _FABRIC_SECONDS: Final = 60e-6
+# Routing, and the experts' small kernels, of a layer with experts.
+EXPERT_SECONDS: Final = 1e-4
 # The all-to-all of experts, of which a layer with experts has two.
 EXCHANGE_SECONDS: Final = 40e-6
 _ACTIVATION_BYTES: Final = 2
+# Tokens of a step that holds prompts: vLLM's own default for large GPUs.
+BATCHED_TOKENS: Final = 8192
 # Bytes/s in one direction of a GPU (NVIDIA's datasheets of A100, H100 and their NVL forms).
 _LINKS: Final[Mapping[str, float]] = {
     "NVLink3 bridge": 300e9,
@@ -44,8 +49,8 @@ _LINKS: Final[Mapping[str, float]] = {
 }
 # PCIe 4.0 x16, where GPUs have no link of their own.
 _PCIE: Final = 25e9
-# GPUs whose tensor cores multiply FP8, at twice the rate of BF16 (datasheets of H100 and H200).
-_FP8: Final = re.compile(r"H[12]00")
+# GPUs whose tensor cores multiply FP8, at twice the rate of BF16 (their datasheets).
+_FP8: Final = re.compile(r"H[12]00|MI300X|GB[23]00|RTX-PRO-6000")
 
 
 class Gpu(NamedTuple):
@@ -105,10 +110,13 @@ class Work(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Seconds of a group: ``decode`` of a step for its batch, ``prefill`` of one prompt."""
+    """Seconds of a group: ``decode`` of a step for its batch, ``prefill`` of a prompt alone,
+    ``shared`` of a prompt in steps that are full of prompts, of which each takes ``prompts``."""
 
     decode: float
     prefill: float
+    shared: float
+    prompts: float
 
 
 class Speed(NamedTuple):
@@ -145,8 +153,12 @@ def gpu_of(size: str, knowledge: Knowledge) -> Gpu | None:
 def step(model: ModelConfig, gpu: Gpu, layout: Layout, work: Work, batch: float) -> Step:
     """Times of one group with ``batch`` sequences in flight."""
     context = work.tokens_in + work.tokens_out / 2
-    decode = _decode(model, gpu, layout, batch, context)
-    return Step(decode, _prefill(model, gpu, layout, max(1, work.tokens_in - work.cached)))
+    decode, fresh = _decode(model, gpu, layout, batch, context), work.tokens_in - work.cached
+    prompts = min(batch, BATCHED_TOKENS / max(1, fresh))
+    alone, shared = (
+        _prefill(model, gpu, layout, max(1, fresh), many) for many in (1, max(1, prompts))
+    )
+    return Step(decode, alone, shared, prompts)
 
 
 def _decode(model: ModelConfig, gpu: Gpu, layout: Layout, batch: float, context: float) -> float:
@@ -154,18 +166,20 @@ def _decode(model: ModelConfig, gpu: Gpu, layout: Layout, batch: float, context:
     weights = _weights_read(model, layout, batch) / memory
     multiplied = 2 * model.multiplied_parameters * batch / layout.tensor / _flops(model, gpu)
     cache = batch * model.kv_bytes(context) / _kv_parts(model, layout) / memory
-    fixed = STEP_SECONDS + model.layers * LAYER_SECONDS
+    fixed = STEP_SECONDS + model.layers * LAYER_SECONDS + model.expert_layers * EXPERT_SECONDS
     return max(weights, multiplied) + cache + fixed + _messages(model, gpu, layout, batch)
 
 
-def _prefill(model: ModelConfig, gpu: Gpu, layout: Layout, tokens: float) -> float:
-    head = model.vocabulary * model.hidden
+def _prefill(model: ModelConfig, gpu: Gpu, layout: Layout, each: float, prompts: float) -> float:
+    """Seconds of a prompt of ``each`` tokens in a step of so many prompts."""
+    head, tokens = model.vocabulary * model.hidden, each * prompts
     operations = 2 * (model.multiplied_parameters - head) * tokens / layout.tensor
     weights = _weights_read(model, layout, tokens) / (gpu.bandwidth * MEMORY_SHARE)
     multiplied = max(operations / _flops(model, gpu), weights)
-    attention = _attention(model, tokens) / layout.tensor / (gpu.flops * TENSOR_SHARE)
+    attention = _attention(model, each) / layout.tensor / (gpu.flops * TENSOR_SHARE)
     fixed = STEP_SECONDS + model.layers * LAYER_SECONDS
-    return multiplied + attention + fixed + _messages(model, gpu, layout, tokens)
+    step_seconds = multiplied + fixed + _messages(model, gpu, layout, tokens)
+    return step_seconds / prompts + attention
 
 
 def _attention(model: ModelConfig, tokens: float) -> float:
@@ -206,9 +220,10 @@ def _messages(model: ModelConfig, gpu: Gpu, layout: Layout, tokens: float) -> fl
     size, link = tokens * model.hidden * _ACTIVATION_BYTES, gpu.link * LINK_SHARE
     seconds = 0.0
     if layout.tensor > 1:
-        ranks = layout.tensor
-        reduced = 2 * (ranks - 1) / ranks * size / link
-        latency = MESSAGE_SECONDS * (1 if gpu.link > _PCIE else 2)
+        ranks, is_wide = layout.tensor, layout.tensor > _MOST_OF_A_NODE
+        slowest = gpu.fabric * LINK_SHARE if is_wide and gpu.fabric else link
+        reduced = 2 * (ranks - 1) / ranks * size / slowest
+        latency = MESSAGE_SECONDS * (1 if gpu.link > _PCIE else 2) + _FABRIC_SECONDS * is_wide
         seconds += 2 * model.layers * (latency + reduced)
     if layout.expert and layout.tensor * layout.data > 1:
         is_wide = layout.nodes > 1 and gpu.fabric > 0
@@ -226,15 +241,15 @@ def _messages(model: ModelConfig, gpu: Gpu, layout: Layout, tokens: float) -> fl
 def speed(times: Step, work: Work, in_flight: float) -> Speed:
     """Speed at ``in_flight`` requests of a group. The prompts of the requests that arrive while one
     is answered delay its tokens."""
-    others = (in_flight - 1) * times.prefill
-    steps = max(0.0, work.tokens_out - in_flight)
+    others = (in_flight - 1) * times.shared
+    mixed = min(in_flight / times.prompts, work.tokens_out)
     seconds = (
         times.prefill
         + others
-        + steps * times.decode
-        + min(in_flight, work.tokens_out) * min(times.decode, times.prefill)
+        + (work.tokens_out - mixed) * times.decode
+        + mixed * min(times.decode, times.shared * times.prompts)
     )
-    busy = in_flight * times.prefill / seconds
+    busy = in_flight * times.shared / seconds
     # A prompt waits for half of another prompt, as often as one is being worked on, and for a step.
     wait = busy * times.prefill / (2 * max(0.05, 1 - busy)) + times.decode / 2
     ttft = times.prefill + wait + times.decode

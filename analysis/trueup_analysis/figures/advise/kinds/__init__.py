@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..points import Tells
 from . import cfd, desktops, eda, md, mlperf, serving, stencil, training
-from .kind import Kind, Tells, kind
+from .kind import Kind, kind
 from .sizing import Sizing
 
 KINDS: Final[dict[str, Kind]] = {

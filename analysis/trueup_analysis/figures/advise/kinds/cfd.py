@@ -18,8 +18,9 @@ from trueup_node.options import Option
 
 from ..estimates import Assumption, Evidence, Range
 from ..knowledge import Knowledge, number
+from ..points import Point, Prediction, evidence_of
 from . import stencil
-from .kind import Ask, Assumed, Need, Point, Prediction, evidence_of
+from .kind import Ask, Assumed, Need
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

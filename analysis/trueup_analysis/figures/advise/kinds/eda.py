@@ -21,8 +21,9 @@ from ..access import level_prices
 from ..backtest import expected, widths
 from ..estimates import PUBLISHED, Evidence, Range
 from ..knowledge import Knowledge, number
+from ..points import Point, Prediction
 from ..services import TIB_IN_TB, Needs, level, read_services
-from .kind import Point, Prediction, between
+from .kind import between
 from .sizing import OF_RUNS, Held, Sizing, cheapest_region
 
 if TYPE_CHECKING:

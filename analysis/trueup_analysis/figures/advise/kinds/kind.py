@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from trueup_node.cases import Case
@@ -13,68 +13,15 @@ from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
 from ..backtest import expected, widths
-from ..estimates import Assumption, Estimate, Evidence, Range, Refusal
+from ..estimates import Assumption, Estimate, Range, Refusal
 from ..knowledge import Knowledge, number
+from ..points import Point, Prediction
 
 _GIB: Final = 2**30
 
 Ask = Mapping[str, Any]
 # By its name, an assumption's value instead of its own.
 Assumed = Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Point:
-    """One known result, or with no rate one that is asked for.
-
-    Attributes:
-        label: which one, for a reader.
-        size, nodes: the machines that it ran on; the size as the catalog's.
-        rate: the predicted figure, in the kind's unit.
-        traits: further facts that a prediction needs.
-    """
-
-    label: str
-    size: str
-    nodes: int
-    rate: float = 0.0
-    traits: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Evidence | None = None
-    # Results of another condition say nothing of it.
-    condition: str = ""
-
-    @property
-    def source(self) -> str:
-        """Who published it: results of one source are held out together."""
-        return str(self.traits.get("publisher") or (self.evidence.source if self.evidence else ""))
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A rate from known points, which of them, how it lies outside of them, and whether the other
-    requested limits are held (None: nothing says so); and how far the nearest point is (one of
-    DISTANCES)."""
-
-    rate: float
-    evidence: tuple[Evidence, ...]
-    beyond: str = ""
-    notes: tuple[str, ...] = ()
-    held: bool | None = None
-    units: int = 1
-    distance: str = ""
-
-
-class Tells(Protocol):
-    """A subject with known results, each of which the others predict."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def points(self) -> Callable[[Knowledge], Sequence[Point]]: ...
-    @property
-    def predict(self) -> Callable[[Point, Sequence[Point], Knowledge], Prediction | None]: ...
 
 
 @dataclass(frozen=True)
@@ -172,11 +119,9 @@ class Need:
         words: the contents of the memory, in the plural, for a refusal.
         unsaid: facts that a log leaves open, as a sentence.
         term: hours of a service, whose nodes are paid for all of them; 0 of work with an end.
-        spare: the share of its term that nodes of a service are not there.
         asked: the point to predict for a size and a number of nodes.
         state: bytes of a checkpoint; 0 where they are not known, or there are none.
-        fit: which nodes of a size can do it, where memory and room do not say so; None where it is
-            no machine for this kind.
+        served: of a service, its estimates and refusals.
     """
 
     work: Range
@@ -185,14 +130,11 @@ class Need:
     words: str
     unsaid: str = ""
     term: float = 0.0
-    spare: float = 0.0
     asked: Callable[[str, int], Point] = _plain
     state: float = 0.0
-    fit: Callable[[str], Candidate | None] | None = None
+    served: Callable[[], list[Estimate | Refusal]] | None = None
 
-    def place(self, size: str, row: Mapping[str, str]) -> Candidate | None:
-        if self.fit:
-            return self.fit(size)
+    def place(self, row: Mapping[str, str]) -> Candidate | None:
         room = self.room(row)
         if not room:
             return None
@@ -213,16 +155,15 @@ def estimates(
     """Every size that could be for the kind, on 1, 2, 4, ... and the most nodes; a service on as
     many as it takes. More than one node of other work are tried where they have InfiniBand; where
     no result speaks of a choice, there is none."""
+    if need.served:
+        return need.served()
     every = knowledge.once((kind.name, "points"), lambda: kind.points(knowledge))
     maker = _Maker(kind, need, knowledge, every)
     withheld = withheld_from(kind, knowledge)
     outcomes: list[Estimate | Refusal] = []
     for size, row in knowledge.sizes.items():
-        placement = None if size in withheld else need.place(size, row)
+        placement = None if size in withheld else need.place(row)
         if placement is None:
-            continue
-        if need.term:
-            outcomes += _service(maker, size, placement, most_nodes)
             continue
         # Nodes without InfiniBand are never advised together.
         least = placement.least if placement.least == 1 or number(row, "rdma_nics") else None
@@ -233,33 +174,6 @@ def estimates(
                 estimate = maker.estimate(size, nodes)
                 outcomes += [estimate] if estimate else []
     return outcomes
-
-
-def _service(
-    maker: _Maker, size: str, placement: Candidate, most_nodes: int
-) -> list[Estimate | Refusal]:
-    """The service on as many nodes as are expected to hold its rate, and on as many as hold it at
-    the slow end too; servers side by side share nothing, so that twice the nodes serve twice as
-    much."""
-    term = maker.need.term * 3600 * (1 - maker.need.spare)
-    if placement.least is None or placement.least > most_nodes:
-        return [Refusal(size, most_nodes, placement.why(most_nodes), placement.least)]
-    least_estimate = maker.estimate(size, placement.least)
-    if least_estimate is None:
-        condition = maker.need.asked(size, placement.least).condition
-        reason = (
-            f"it fits, but no result tells its rate ({condition}): measure it once, and ask again"
-        )
-        return [Refusal(size, placement.least, reason, None, unknown=True)]
-    counts = {
-        placement.least * math.ceil(seconds / term * (1 - 1e-9))
-        for seconds in (least_estimate.seconds.value, least_estimate.seconds.high)
-    }
-    few = [nodes for nodes in sorted(counts) if nodes <= most_nodes]
-    if not few:
-        reason = f"the rate takes {min(counts)} nodes; at most {most_nodes} are allowed"
-        return [Refusal(size, most_nodes, reason, min(counts))]
-    return [estimate for nodes in few if (estimate := maker.estimate(size, nodes)) is not None]
 
 
 class _Maker(NamedTuple):
@@ -281,16 +195,7 @@ class _Maker(NamedTuple):
         if prediction is None or wide is None:
             return None
         seconds = need.work.by(expected(prediction, wide).under(1))
-        return Estimate(
-            *(size, nodes, seconds, prediction.evidence, prediction.beyond),
-            notes=prediction.notes,
-            held=prediction.held,
-            units=prediction.units,
-        )
-
-
-def evidence_of(used: Iterable[Point]) -> tuple[Evidence, ...]:
-    return tuple(dict.fromkeys(point.evidence for point in used if point.evidence))
+        return Estimate(size, nodes, seconds, prediction.evidence, prediction.beyond)
 
 
 class Near(NamedTuple):

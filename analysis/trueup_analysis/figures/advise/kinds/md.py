@@ -17,7 +17,8 @@ from trueup_node.options import MODULE, Option
 from ..backtest import LEAST_ERRORS
 from ..estimates import around
 from ..knowledge import Knowledge, UserFigure, number
-from .kind import Ask, Assumed, Need, Point, Prediction, between, evidence_of, logged_figure
+from ..points import Point, Prediction, evidence_of
+from .kind import Ask, Assumed, Need, between, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from .. import outside
 from ..estimates import NEAR, SAME
 from ..knowledge import Knowledge
-from .kind import Point, Prediction, evidence_of
+from ..points import Point, Prediction, evidence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,8 @@ from trueup_node.options import Option
 
 from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Need, Point, Prediction, between, evidence_of, logged_figure
+from ..points import Point, Prediction, evidence_of
+from .kind import Ask, Assumed, Need, between, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

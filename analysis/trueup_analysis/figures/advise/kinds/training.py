@@ -20,7 +20,8 @@ from trueup_node.options import Option
 from .. import outside
 from ..estimates import PUBLISHED, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Need, Point, Prediction, logged_figure
+from ..points import Point, Prediction
+from .kind import Ask, Assumed, Need, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
