@@ -241,12 +241,9 @@ def of_figures(name: str, figures: Mapping[str, Any]) -> ModelConfig:
     rest = parameters - routed
     vocabulary = int(figures.get("vocabulary") or min(_VOCABULARY, rest // (8 * hidden)))
     met = (active - rest) / routed * experts if experts else 0
-    latent, rope = (int(figures.get(key) or 0) for key in ("kv_lora_rank", "qk_rope_head_dim"))
     head_dim = int(figures.get("head_dim") or hidden // heads)
-    values = (latent + rope if latent else 2 * kv_heads * head_dim) * figures["kv_bytes"] / 2
-    sliding, window = (int(figures.get(key) or 0) for key in ("sliding_layers", "sliding_window"))
-    caches = [Cache(LATENT if latent else FULL, layers - sliding, values)]
-    caches += [Cache(SLIDING, sliding, values, window)] if sliding else []
+    latent, rope = (int(figures.get(key) or 0) for key in ("kv_lora_rank", "qk_rope_head_dim"))
+    values = latent + rope if latent else 2 * kv_heads * head_dim
     return ModelConfig(
         name=name,
         architecture="",
@@ -261,13 +258,20 @@ def of_figures(name: str, figures: Mapping[str, Any]) -> ModelConfig:
         experts_met=int(figures.get("experts_met") or max(1, round(met))) if experts else 0,
         max_length=0,
         matrices=list(_estimated(layers, hidden, vocabulary, rest, routed)),
-        caches=caches,
+        caches=_figured_caches(figures, layers, LATENT if latent else FULL, values),
         quantization=quantization.of_width(figures["bytes_per_parameter"]),
         latent=latent,
         rope=rope,
         nope=head_dim if latent else 0,
         value_dim=head_dim,
     )
+
+
+def _figured_caches(figures: Mapping[str, Any], layers: int, kind: str, values: int) -> list[Cache]:
+    each = values * figures["kv_bytes"] / 2
+    sliding, window = (int(figures.get(key) or 0) for key in ("sliding_layers", "sliding_window"))
+    caches = [Cache(kind, layers - sliding, each)]
+    return [*caches, Cache(SLIDING, sliding, each, window)] if sliding else caches
 
 
 def _estimated(
