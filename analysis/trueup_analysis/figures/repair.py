@@ -202,4 +202,10 @@ def outcome(
     if missed and not failed:
         reasons = "; ".join(dict.fromkeys(item.reason or item.what for item in missed[:3]))
         raise BadInput(f"the check did not measure everything on {node}: {reasons}")
+    if examined.words.get(node) == "no verdict":
+        raise BadInput(
+            f"the check judged nothing on {node}, since no figure is expected of its size"
+            " (unknown, or not in the catalog): test it by hand, then record it as returned, or"
+            " close the case with a reason"
+        )
     return Outcome(failed[:_MOST_FINDINGS], _facts(cases, node)["physical_host"])

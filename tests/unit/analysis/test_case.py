@@ -17,11 +17,13 @@ from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from helpers import ROOT
 from test_adversarial import call
 from trueup_analysis.figures.explain import read_dictionary
-from trueup_analysis.figures.repair import read_codes
+from trueup_analysis.figures.repair import outcome, read_codes
+from trueup_analysis.load import load
 from trueup_controller import project
 from trueup_controller.azure import manager
 from trueup_controller.azure.login import Login
 from trueup_controller.repair import ports
+from trueup_node.errors import BadInput
 
 pytestmark = pytest.mark.slow
 
@@ -238,6 +240,16 @@ def test_without_playbooks_the_case_says_where_they_are(
     site.set(bad_hosts=[])
     assert site.next("--yes", "--no-scheduler")[0] == 0
     assert site.case()["state"] == "closed"
+
+
+def test_a_test_that_judges_nothing_gives_no_node_back(site: Site) -> None:
+    """A node of a size that the catalog lacks."""
+    for path in Path("results", RUN).glob("0*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "vm_size": "Standard_Of_A_Site"}))
+    with pytest.raises(BadInput) as caught:
+        outcome(load([Path("results", RUN)]), NODE, ["nccl"])
+    assert f"the check judged nothing on {NODE}" in str(caught.value)
 
 
 def test_a_second_open_adds_to_the_case(site: Site) -> None:
