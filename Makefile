@@ -47,9 +47,9 @@ queue := $(check_cache)/queue
 heading = printf '\n==== %s ====\n' $(1)
 
 .PHONY: help
-help: ## List the verbs (this text)
-	@echo 'make VERB [NAME=value ...]'
-	grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 14
+help: ## List the targets (this text)
+	@echo 'make TARGET [NAME=value ...]'
+	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 	echo
 	echo 'Values: ARGS="-e ..." (to ansible-playbook, pytest)  RESUME=last|RUN_ID  RUN=RUN_ID  OUTPUT=folder'
 	echo '        PRICE=3.60 | AS_SIZE=Standard_HB120rs_v3 REGION=eastus (a machine outside Azure has no price of its own)'
@@ -115,7 +115,7 @@ controller-venv azure-venv test-venv: %-venv:
 	@$(call ensure_venv,$*)
 
 .PHONY: lab
-lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test" for those of make test too)
+lab: controller-venv ## Install system packages for a lab of containers (ARGS="-e lab_packages=test": also those for make test)
 	@ansible-playbook playbooks/lab.yml $(ARGS)
 
 # ---- the main job -------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ run: controller-venv ## Configure, check and measure this machine (or ARGS="-i i
 	exit $$reported
 
 .PHONY: morning
-morning: controller-venv ## Install the morning's check and message as a timer (ARGS="-i inventories/mine --mail ops@example.org")
+morning: controller-venv ## Install a daily health check as a timer, which reports changes (ARGS="-i inventories/mine --mail ops@example.org")
 	@trueup morning --install $(ARGS)
 
 .PHONY: azure
-azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure, report, remove (docs/guides/azure_provision.md)
+azure: azure-venv ## Create the machines of RECIPE on Azure, configure, check, measure, report, remove (docs/guides/azure_provision.md)
 	@$(functions)
 	if [ -z "$${RECIPE-}" ]; then
 	  echo 'Azure is ready to be asked: az login, then make azure RECIPE=... with one of'
@@ -201,7 +201,7 @@ azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure
 	for said in $$interrupted $$status $$reported; do [ "$$said" = 0 ] || exit $$said; done
 
 .PHONY: acceptance
-acceptance: controller-venv ## Check what no test could show, on the machines of ARGS="-i inventory" (docs/untested.md)
+acceptance: controller-venv ## Check on real machines what no test here could show (ARGS="-i inventory"; docs/untested.md)
 	@ansible-playbook playbooks/acceptance.yml $(ARGS)
 
 .PHONY: dist
@@ -224,7 +224,7 @@ collection: controller-venv ## Write the Ansible collection trueup.azure_hpc to 
 	@python collection/build.py dist
 
 .PHONY: release
-release: ## Write HEAD as one file for machines that configure themselves (docs/guides/azure_sets.md)
+release: ## Write HEAD into one file for machines that configure themselves (docs/guides/azure_sets.md)
 	@commit=$$(git rev-parse --verify HEAD)
 	[ -z "$$(git status --porcelain)" ] || echo 'What is not committed is not in it.' >&2
 	# One commit without history; the same HEAD gives the same one.

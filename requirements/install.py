@@ -162,7 +162,8 @@ def install(file: Path, cache: Path, say: Callable[[str], None]) -> bool:
     environment = Path(sysconfig.get_path("purelib"))
     missing = wanted - held(environment, ".dist-info")
     seconds = len(missing) * _SECONDS_A_PACKAGE
-    say(f"  {len(missing)} of {len(wanted)} packages to install, about {seconds:.0f} s")
+    count = f"{len(missing)} of {len(wanted)}"
+    say(f"  {count} packages to install, about {seconds:.0f} s without downloads")
     progress = Progress("installed", missing, say)
     kept = ("--no-index", "-f", str(cache))
 

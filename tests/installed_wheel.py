@@ -57,12 +57,14 @@ def faults(python: str, wheel: Path, folder: Path) -> list[str]:
     empty = run("trueup", "list")
     imported = run("trueup", "import", str(DATA / "infiniband.txt"))
     listed = run("trueup", "list", "--format", "json")
+    planned = run("trueup", "dryrun", "--inventory", "hosts.yml")
     api = run("python", "-c", "import trueup; print(len(trueup.load('results').records()))")
     answers = {
         "the verdict of a log": (read.returncode, read.stdout[:6]) == (1, "FAIL: "),
         "no advice to run make": "make run" not in empty.stdout + empty.stderr,
         "import": imported.returncode == 0,
         "list": listed.returncode == 0 and len(json.loads(listed.stdout)) > 0,
+        "roles are in a checkout": "the wheel has none: use a checkout" in planned.stderr,
         "the Python API": (api.returncode, api.stdout) == (0, "1\n"),
     }
     output = "\n".join(each.stderr for each in (read, empty, imported, listed, api))

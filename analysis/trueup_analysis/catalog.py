@@ -76,10 +76,10 @@ def built_in() -> Path:
 
 
 def spelled_size(name: str) -> str:
-    """A VM size as the built-in catalog writes it, whatever its case and with or without
-    "Standard_"; another name as it is."""
+    """A VM size as the built-in catalog writes it, whatever its case, with or without "Standard_",
+    and with the portal's blanks for underscores; another name as it is."""
     names = {name.lower(): name for name in _sizes()}
-    lower = name.lower()
+    lower = name.strip().lower().replace(" ", "_")
     return names.get(lower) or names.get(f"standard_{lower}") or name
 
 

@@ -4,6 +4,8 @@ sentence.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -13,17 +15,17 @@ from types import ModuleType
 from typing import Annotated, Any, Final
 
 import typer
-from trueup_node.errors import TrueupError
+from trueup_node.errors import BadInput, TrueupError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from .commands.messages import PROGRESS, print_, say, sentence
+from .commands.messages import PROGRESS, print_, say, sentence, unwritten
 from .commands.options import examples
 from .commands.usage import usage
 
 EXIT_CODES = (
-    "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"
-    " or `explain` could not judge everything; 64 wrong usage."
+    "Exit status: 0 success; 1 a failed check, wrong input or a known error, in one sentence; 2"
+    " something could not be judged; 64 wrong usage. The help of each command says more."
 )
 # The class is typer's own copy of click's, of which it exports the children only. Its status is
 # EX_USAGE of sysexits.h: 2, which typer would give, is a verdict of health.
@@ -37,44 +39,43 @@ _WRONG_USAGE: Final[type[Exception]] = next(
 # command is imported from commands/.
 GROUPS: Final = {
     "Judge": {
-        "read": "Figures, checks and warnings in a tool's own output.",
-        "explain": "The known faults in any log, causes first, and the next steps.",
-        "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
-        "case": "Repair cases: a node from its fault to taking jobs again, and what that costs.",
-        "compare": "What changed between two runs, days, folders or drivers, and what with it.",
-        "history": "At which run each figure changed, on which nodes, and what changed with it.",
-        "report": "One self-contained HTML page, with its plots as PNG and its tables as CSV.",
-        "list": "What was measured, what failed and what could not be read.",
-        "scaling": "Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes"
-        " stops paying.",
-        "reference": "Published tables, what is wrong with them, and this run beside.",
-        "baseline": "Limits from your own healthy nodes, for health.",
-        "morning": "What changed since the run before, sent by webhook, mail or a program; its"
-        " timer.",
+        "read": "Read a tool's log: its figures, its checks, and a verdict.",
+        "explain": "Find known faults in any log: causes first, with the next steps.",
+        "health": "Judge each node by the limits of its size: pass, warn, fail or no verdict.",
+        "case": "Guide a repair: from a node's fault until it takes jobs again, with the cost.",
+        "compare": "Compare two runs, days, folders or drivers, and the settings that changed.",
+        "history": "Find the run at which a figure changed, its nodes and changed settings.",
+        "report": "Write one HTML page, with its plots as PNG and its tables as CSV.",
+        "list": "List the records: measured, failed, or not readable.",
+        "scaling": "Show speed-up, efficiency, and the count from which more nodes or cores do"
+        " not pay.",
+        "reference": "Show published results, their errors, and your run beside them.",
+        "baseline": "Make limits for `health` from your own healthy nodes.",
+        "morning": "Send what changed since the last run, by mail, webhook or a program; install"
+        " its timer.",
     },
     "Price": {
-        "cost": "Node-hours and US$ of each run, and US$ by unit of work.",
-        "sizes": "VM sizes that have what is needed, and the price of an hour in a region, or the"
-        " lowest of\nall regions.",
-        "prices": "Prices: show them, fetch newer ones, compare both.",
+        "cost": "Show node-hours and US$ of each run, and US$ per unit of work.",
+        "sizes": "Find VM sizes by GPUs, cores, memory and so on, with their price an hour.",
+        "prices": "Show prices, fetch newer ones, and compare both.",
     },
     "Plan": {
-        "advise": "Which size and how many for a piece of work, how long, and what it costs.",
-        "evidence": "Results that others published, how old they are, and their import.",
-        "model": "A language model's memory, layout, speed and cost, from its config.json.",
-        "presets": "Published pieces of work that a run can reproduce, with time and US$.",
-        "flops": "What a training step computes, and what a TFLOP/s or a step time means.",
-        "checkpoint": "How long a checkpoint to Blob takes, and how often to write one.",
-        "topology": "NCCL topology files of Azure's GPU sizes: check, write, show.",
-        "dryrun": "What hosts of an inventory lack for their work; no host is contacted.",
+        "advise": "Recommend a size and a number of nodes for a job, with its time and price.",
+        "evidence": "Show and import results that others published.",
+        "model": "Estimate a language model's memory, layout, speed and cost from its config.json.",
+        "presets": "Show published benchmarks that a run can reproduce, with time and US$.",
+        "flops": "Compute the operations of a training step, and convert rates and step times.",
+        "checkpoint": "Compute how long a checkpoint to Blob takes, and how often to write one.",
+        "topology": "Check, write or show NCCL topology files of Azure's GPU sizes.",
+        "dryrun": "List what the hosts of an inventory lack for their work; contacts no host.",
     },
     "Import and export": {
-        "import": "Turn logs of other runs into records.",
-        "export": "Records in the formats of llm-d, SuperBench, ReFrame and OpenMetrics.",
+        "import": "Turn logs of tools into records.",
+        "export": "Write records in the formats of llm-d, SuperBench, ReFrame or OpenMetrics.",
         "pack": "Put many records into Parquet files, which are read much faster.",
     },
     "Azure": {
-        "azure": "What a deployment makes and costs, and what runs left there.",
+        "azure": "Show what a deployment creates and costs, and expired runs on Azure.",
     },
 }
 COMMANDS: Final = {name: text for group in GROUPS.values() for name, text in group.items()}
@@ -103,6 +104,8 @@ class Group(TyperGroup):
         return name, subcommand and command(str(subcommand.name)), rest
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         for before, argument in pairwise(["", *args]):
             name = before if not argument else argument.removesuffix("=")
             if not argument or (argument.startswith("--") and argument.endswith("=")):
@@ -184,10 +187,10 @@ def _trueup(
     *,
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version."),
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Turn trueup's records into scaling, cost and reference tables and one report."""
+    """Read logs, judge nodes, and show what work on Azure HPC and AI machines costs."""
     if context.invoked_subcommand is None:
         from .commands.start import next_commands  # noqa: PLC0415 WHY: no other command needs it
 
@@ -218,6 +221,9 @@ _EXTRAS: Final = {
     "jmespath": "azure",
     "jsonschema": "azure",
 }
+
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _known(error: TrueupError | ModuleNotFoundError | MemoryError) -> str:
@@ -257,10 +263,12 @@ def main() -> None:
         # A terminal that cannot show a character gets a question mark instead of a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    # Closed by the caller (<&-, 2>&-): nothing to read, and nobody to tell.
+    sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
-        if sys.stdout is None or sys.stderr is None:
-            # Closed by the caller (>&-): output has nowhere to go.
-            sys.exit(1)
+        if sys.stdout is None:
+            raise BadInput("standard output is closed")
         PROGRESS.begin()
         if {"-h", "--help"} & {*sys.argv}:
             _import_help()
@@ -271,9 +279,11 @@ def main() -> None:
     except OSError as error:
         # A look at a path that fails for more than that nothing is there: too long a name, a folder
         # that may not be searched, a server that is gone.
-        if error.filename is None:
+        if error.filename is None and error.errno not in _FULL:
             raise
-        say(f"trueup: error: {sentence(error)}")
+        # Of typer's help; of a file the name is known.
+        known = sentence(error) if error.filename else unwritten(error)
+        say(f"trueup: error: {known}")
         sys.exit(1)
     except KeyboardInterrupt:
         # Before or after typer, which ends likewise.

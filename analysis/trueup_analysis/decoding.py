@@ -38,7 +38,20 @@ _MOST_READ: Final = 8
 _FEW: Final = 1000
 _MOST_SEEN: Final = 100_000
 
-_ARCHIVES: Final = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive"}
+_UNPACK: Final = "unpack it and read the files in it"
+_NO_TEXT: Final = {
+    b"PK\x03\x04": f"is a zip archive: {_UNPACK}",
+    b"7z\xbc\xaf": f"is a 7z archive: {_UNPACK}",
+    b"LPKSHHRH": "is a journal of systemd: read what `journalctl --file` prints of it",
+}
+# POSIX.1-1988: the mark of a tar archive, and where it begins.
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
+# Control characters that no program prints, and the zeros that a power loss leaves in a log. Random
+# bytes have one in nine; of the first bytes of a text fewer than one in fifty are such.
+_CONTROLS: Final = bytes({*range(1, 8), *range(14, 27), *range(28, 32), 127})
+_LOOKED_AT: Final = 1 << 16
+_MOST_CONTROLS: Final = 0.02
 _ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -107,8 +120,8 @@ def decoded(
             it, with the host, and the pattern that begins the text behind it that a parser reads.
 
     Raises:
-        BadInput: it cannot be decompressed, its kept text is longer than _MOST_KEPT, the whole many
-            times as long, or a line longer than MOST_BYTES.
+        BadInput: it cannot be decompressed, is not a text file, its kept text is longer than
+            _MOST_KEPT, the whole many times as long, or a line longer than MOST_BYTES.
         OSError: it cannot be read.
     """
     plain = plain_chunks(stream, name)
@@ -132,10 +145,12 @@ def plain_chunks(stream: IO[bytes], name: str) -> Iterator[bytes]:
     """An output in UTF-8, whole lines at a time, nothing left out but a terminal's controls.
 
     Raises:
-        BadInput: it cannot be decompressed, has a line longer than MOST_BYTES, or has no end.
+        BadInput: it cannot be decompressed, is not a text file, has a line longer than MOST_BYTES,
+            or has no end.
         OSError: it cannot be read.
     """
-    return _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
+    plain = _utf8(_no_archive(_limited(_unpacked(stream, name), name), name))
+    return _plain(_whole_lines(_text_alone(plain, name), name))
 
 
 def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Iterator[_Part]:
@@ -225,9 +240,9 @@ class _Thinning:
 def _unpacked(stream: IO[bytes], name: str) -> Iterator[bytes]:
     """The bytes, a MiB at a time."""
     first = stream.read(_CHUNK)
-    for magic, kind in _ARCHIVES.items():
+    for magic, kind in _NO_TEXT.items():
         if first.startswith(magic):
-            raise BadInput(f"{name} is {kind}: unpack it and read the files in it")
+            raise BadInput(f"{name} {kind}")
     for magic, (method, opened) in _COMPRESSED.items():
         if first.startswith(magic):
             yield from _decompressed(opened, _Rejoined(first, stream), name, method)
@@ -281,6 +296,25 @@ class _Rejoined(io.BufferedIOBase):
         return taken or self._rest.read(count)
 
 
+def _no_archive(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The same, unless it begins as a tar archive does."""
+    for number, chunk in enumerate(chunks):
+        if number == 0 and chunk.startswith(_TAR, _TAR_AT):
+            raise BadInput(f"{name} is a tar archive: {_UNPACK}")
+        yield chunk
+
+
+def _text_alone(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The same, unless it begins as no text does."""
+    for number, chunk in enumerate(chunks):
+        if number == 0:
+            begin = chunk[:_LOOKED_AT].replace(b"\0", b"")
+            controls = len(begin) - len(begin.translate(None, _CONTROLS))
+            if controls > _MOST_CONTROLS * len(begin):
+                raise BadInput(f"{name} is not a text file")
+        yield chunk
+
+
 def _utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The same text in UTF-8."""
     decoder: codecs.IncrementalDecoder | None = None
@@ -303,9 +337,9 @@ def _encoding(first: bytes) -> str | None:
             return None if encoding == "utf-8" else encoding
     begin = first[:256]
     zeros = len(begin) * 2 // 5
-    if begin[1::2].count(0) > zeros:
-        return "utf-16-le"
-    return "utf-16-be" if begin[::2].count(0) > zeros else None
+    odd, even = begin[1::2].count(0) > zeros, begin[::2].count(0) > zeros
+    # Both: zeros that a power loss has left.
+    return None if odd == even else "utf-16-le" if odd else "utf-16-be"
 
 
 def _too_long(name: str, most: int) -> BadInput:
@@ -341,9 +375,9 @@ def _whole_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def _plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Without control sequences of terminals, and without byte order marks."""
+    """Without control sequences of terminals, byte order marks, and zeros of a power loss."""
     for chunk in chunks:
-        text = chunk.replace(codecs.BOM_UTF8, b"")
+        text = chunk.replace(codecs.BOM_UTF8, b"").replace(b"\0", b"")
         text = _ESCAPES.sub(b"", text) if b"\x1b" in text else text
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n")

@@ -7,6 +7,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from trueup_node.errors import BadInput
+
 # Of a module in the collection: ("ansible_collections", namespace, name, "plugins", ...).
 _PARTS = __name__.split(".")
 _IS_COLLECTION = _PARTS[0] == "ansible_collections"
@@ -57,6 +59,18 @@ def command(python: str) -> list[str]:
     if _IS_COLLECTION:
         return [python, str(FOLDER / "plugins" / "plugin_utils" / "trueup_command.py")]
     return [str(Path(python).with_name("trueup"))]
+
+
+def require_roles(command_name: str) -> None:
+    """Refuse a trueup without roles, as the wheel is.
+
+    Raises:
+        BadInput: a sentence that says where the roles are.
+    """
+    if not ROLES.is_dir():
+        raise BadInput(
+            f"{command_name} plans trueup's roles, and the wheel has none: use a checkout"
+        )
 
 
 def require_libraries() -> None:

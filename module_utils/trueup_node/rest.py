@@ -266,7 +266,7 @@ class Client:
         if seconds_left <= 0:
             raise Lost(
                 f"{self.url} was not asked {call}: all calls together took longer than"
-                f" {self.deadline_name()} ({self.deadline_seconds:g})"
+                f" {self.deadline_name()} ({self.deadline_seconds:g} s)"
             )
         seconds = min(self._connection["timeout"], seconds_left)
         connection = {**self._connection, "timeout": seconds}
@@ -373,10 +373,10 @@ class Client:
                 )
                 pause = backoff if requested_pause is None else requested_pause
             if waited + pause > self.patience_seconds:
-                limit = f"{self.patience_name()} ({self.patience_seconds:g})"
+                limit = f"{self.patience_name()} ({self.patience_seconds:g} s)"
                 raise _tired(trouble, waited, pause, limit)
             if pause >= self._left():
-                limit = f"{self.deadline_name()} ({self.deadline_seconds:g})"
+                limit = f"{self.deadline_name()} ({self.deadline_seconds:g} s)"
                 raise _tired(trouble, waited, pause, limit)
             self.sleep(pause)
             waited += pause
@@ -389,11 +389,11 @@ class Client:
 
     def patience_name(self) -> str:
         """The user's name for the limit of all waiting."""
-        return "the limit of all waiting in seconds"
+        return "the limit of all waiting"
 
     def deadline_name(self) -> str:
         """The user's name for the limit of all calls together."""
-        return "the limit of all calls in seconds"
+        return "the limit of all calls"
 
     def _trouble(
         self, method: str, url: str, response: Response, question: bool
@@ -544,7 +544,7 @@ class Client:
         if pause >= self._left():
             raise Lost(
                 f"{standing}, and {pause:.0f} s more pass {self.deadline_name()}"
-                f" ({self.deadline_seconds:g}); {self.NAME} goes on with it"
+                f" ({self.deadline_seconds:g} s); {self.NAME} goes on with it"
             )
         self.sleep(pause)
 
@@ -631,7 +631,7 @@ def request_number(response: Response) -> str:
 
 
 def _tired(trouble: TrueupError, waited: float, pause: float, limit: str) -> TrueupError:
-    text = f"{trouble}; waited {waited:.0f} s, and {pause:.0f} s more pass {limit}"
+    text = f"{trouble}; waited {waited:.0f} s, and {pause:.0f} s more would exceed {limit}"
     if isinstance(trouble, Refused):
         return Refused(text, trouble.status, trouble.said, trouble.code)
     return Lost(text)

@@ -167,7 +167,7 @@ def test_all_calls_together_end_at_the_deadline() -> None:
     client = opened.client(deadline_seconds=1.5, sleep=clock.sleep, clock=clock)
     assert client.get("/one") == {}
     text = said(lambda: client.get("/two"))
-    assert "1 s more pass the limit of all calls in seconds (1.5)" in text
+    assert "1 s more would exceed the limit of all calls (1.5 s)" in text
     assert len(opened.asked) == 3
 
 

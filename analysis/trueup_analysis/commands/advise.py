@@ -313,10 +313,10 @@ def _questions(kind: Kind | Sizing) -> str:
 
     lines = [f"{kind.title} asks:"]
     for parameter in asks.options(kind):
-        usual = "must be given" if parameter.required else f"else {parameter.default}"
-        default = (
-            "" if not parameter.required and parameter.default in (None, [], "") else f" ({usual})"
-        )
+        value = parameter.default
+        value = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+        usual = "must be given" if parameter.required else f"else {value}"
+        default = f" ({usual})" if parameter.required or value not in (None, "") else ""
         lines.append(f"  {parameter.name:24} {parameter.described()}{default}")
     lines += ["It takes for granted, and can be given too:"] if kind.assumptions else []
     for each in kind.assumptions:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from trueup_controller.project import FOLDER
+from trueup_controller.project import FOLDER, require_roles
 from trueup_node.errors import BadInput
 
 from .messages import say_all
@@ -39,6 +39,7 @@ def dryrun(
     from ..sheets import dryrun as sheets
     from .judged import listed
 
+    require_roles("trueup dryrun")
     held = listed(inventory, "--inventory")
     hostvars = held.get("_meta", {}).get("hostvars", {})
     groups = {name: _hosts_of(name, held) for name in held if name != "_meta"}

@@ -110,6 +110,8 @@ def listed(path: Path, option: str) -> dict[str, Any]:
     Raises:
         BadInput: it cannot be read.
     """
+    if not path.exists():
+        raise BadInput(f"{option} {path} does not exist")
     program = Path(sys.executable).with_name("ansible-inventory")
     try:
         completed = subprocess.run(  # noqa: S603 WHY: Ansible's own reader of inventories, no shell

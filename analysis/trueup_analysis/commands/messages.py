@@ -115,9 +115,14 @@ def write_out(parts: Iterable[str]) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # The rest of the buffer would fail once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise BadInput(f"standard output could not be written: {error.strerror}") from error
+        raise BadInput(unwritten(error)) from error
+
+
+def unwritten(error: OSError) -> str:
+    """The message where standard output cannot be written. The rest of its buffer goes nowhere: it
+    would fail once more when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"standard output could not be written: {error.strerror}"
 
 
 def say(text: str) -> None:
@@ -155,8 +160,9 @@ def say_refused(sentences: Sequence[str], count: int, verb: str = "read") -> Non
         reason, hint, tools = text.partition("; say which with --benchmark (")
         say(f"trueup: error: {reason if tools in lists else text}")
         lists |= {tools} if hint else set()
-    if sentences:
-        say(f"{len(sentences)} of {count} files could not be {verb}; the others were.")
+    if sentences and count > 1:
+        others = "none was" if len(sentences) == count else "the others were"
+        say(f"{len(sentences)} of {count} files could not be {verb}; {others}.")
 
 
 def once_each(texts: Iterable[tuple[str, str]]) -> list[str]:

@@ -72,7 +72,7 @@ ContractOption = Annotated[
 CatalogOption = Annotated[
     Path | None,
     option(
-        "FOLDER", "Folder of prices.csv; else TRUEUP_CATALOG, else the one built in.", "--catalog"
+        "FOLDER", "A catalog of your own; else TRUEUP_CATALOG, else the built-in one.", "--catalog"
     ),
 ]
 SizeOption = Annotated[

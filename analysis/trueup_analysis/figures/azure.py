@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trueup_controller import dryrun
 from trueup_controller.azure import availability, cost, parameters
 from trueup_controller.azure.catalog import Catalog
-from trueup_controller.project import FOLDER
+from trueup_controller.project import FOLDER, require_roles
 from trueup_controller.sizes import read_sizes
 from trueup_node.errors import BadInput
 from trueup_node.suggest import did_you_mean
@@ -176,6 +176,7 @@ def plan(
     Raises:
         BadInput: no such recipe, or values that cannot be; all of them in one message.
     """
+    require_roles("trueup azure")
     names = recipes(chosen)
     if recipe not in names:
         hint = did_you_mean(recipe, names) or f"; there are {', '.join(names)}"

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from trueup_node.errors import BadInput
 from trueup_node.health import dictionary
 from trueup_node.redaction import redact
 
@@ -32,6 +33,8 @@ _HARMLESS: Final = re.compile(
     r"|error_?level|on_?error|failover|async_error_handling|error[_ ]counts?\s?[=:]?\s?0\b"
     r"|traceback \(most recent call last\)|during handling of the above exception"
 )
+# What journalctl prints of an empty journal, or to a user who may not read it.
+_NOTHING: Final = (b"", b"-- No entries --")
 _DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
 # Kinds of devices whose faults follow from faults of their own node only.
 _LOCAL: Final = {"pci", "gpu", "disk"}
@@ -129,11 +132,16 @@ def explain(chunks: Iterable[bytes], source: str, entries: Dictionary) -> Explan
 
     Args:
         chunks: its text in UTF-8, whole lines in each.
+
+    Raises:
+        BadInput: it is empty, which says nothing of the machine: `dmesg` without its right.
     """
     faults: dict[str, Fault] = {}
     forms: dict[str, tuple[str, int]] = {}
     lines = unknown_lines = 0
+    is_empty = True
     for chunk in chunks:
+        is_empty = is_empty and chunk.strip() in _NOTHING
         text = chunk.decode("utf-8", errors="replace")
         matches = sorted(entries.find(text), key=lambda match: match.start)
         number, position = lines + 1, 0
@@ -149,6 +157,8 @@ def explain(chunks: Iterable[bytes], source: str, entries: Dictionary) -> Explan
                 first, count = forms.get(form, (line, 0))
                 forms[form] = first, count + 1
         lines += text.count("\n") + (not text.endswith("\n"))
+    if is_empty:
+        raise BadInput(f"{source} is empty")
     return Explanation(
         source,
         _ordered(list(faults.values())),

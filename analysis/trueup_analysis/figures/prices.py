@@ -271,8 +271,11 @@ def refuse_unknown(prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
             name.lower() for name in table_names
         }:
             hint = did_you_mean(requested, table_names)
-            if not hint and column != "size":
-                hint = f"; it has {', '.join(sorted(table_names))}"
+            if not hint:
+                names = "`trueup sizes` lists them"
+                hint = (
+                    f"; {names if column == 'size' else 'it has ' + ', '.join(sorted(table_names))}"
+                )
             raise BadInput(f"{flag} {requested}: the price table has no such {column}{hint}")
 
 

@@ -335,6 +335,14 @@ def _why_not(row: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _hourly(row: Mapping[str, Any], gpus: int | None, warnings: list[str]) -> float:
+    """US$ an hour of all nodes; NaN where it is unknown, which makes all that follows unknown."""
+    if row["gpus"] and gpus == 0:
+        warnings.append(f"{row['case']} ran on GPUs, and {row['vm_size']} has none: not priced.")
+        return math.nan
+    return math.nan if row["usd_per_hour"] is None else row["usd_per_hour"] * row["node_count"]
+
+
 def costs(
     row: Mapping[str, Any],
     gpus: Mapping[str, int],
@@ -355,8 +363,7 @@ def costs(
             )
         elif used:
             share = used / billed
-    # NaN where the price is unknown: all that follows from it is unknown too.
-    hourly = (math.nan if row["usd_per_hour"] is None else float(row["usd_per_hour"])) * nodes
+    hourly = _hourly(row, billed, warnings)
     output, total = (float(row[f"{kind}_tokens_per_second"]) for kind in ("output", "total"))
     worked = uncached(row)
     answers, good = (

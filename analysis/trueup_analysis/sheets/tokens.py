@@ -197,12 +197,12 @@ _TOTAL: Final = "usd_per_million_total_tokens"
 _CHEAPEST: Final = "* The cheapest tokens in total of each case."
 _UNCACHED: Final = (
     "Prompt cached: the share of the prompts' tokens that the server's prefix cache held. Uncached:"
-    " all tokens less those, which is what the machine worked out; US$ per million tokens in total"
-    " compare cache sizes where that share differs."
+    " all other tokens, which the machine computed. Where the shares differ, US$ per million tokens"
+    " in total compare caches."
 )
 _UNKNOWN_CACHE: Final = (
-    "What share of the prompts' tokens was cached is unknown, so tokens in total may be largely"
-    " tokens that nobody worked out."
+    "The share of cached prompt tokens is unknown: the total may include cached prompt tokens,"
+    " which cost no computation."
 )
 _ANSWER: Final = "US$ per answer: generated tokens per answer x US$ per generated token."
 _POOLED: Final = (

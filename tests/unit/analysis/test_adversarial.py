@@ -322,8 +322,70 @@ def test_a_reader_that_leaves_early_or_a_full_disk_is_no_traceback(tmp_path: Pat
     assert done.stderr == (
         "trueup: error: standard output could not be written: No space left on device\n"
     )
+    done = shell("trueup list --help >/dev/full")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "trueup: error: standard output could not be written: No space left on device\n",
+    )
     done = shell('trueup list "$1" >&-', results)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+    closed = "trueup: error: standard output is closed\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", closed)
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [("explain", 2), ("read -", 1), ("import - --size Standard_ND96isr_H100_v5", 1)],
+)
+def test_a_closed_standard_input_is_an_empty_one(command: str, status: int) -> None:
+    """As a service or cron may start it."""
+    done = shell(f"trueup {command} <&-")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        *(status, "", "trueup: error: standard input is empty\n"),
+    )
+    done = shell("trueup advise stencil <&-")
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+
+
+def test_a_closed_standard_error_costs_no_table(tmp_path: Path) -> None:
+    results = made.write(tmp_path, [made.record()])
+    done = shell('trueup list "$1" 2>&-', results)
+    assert (done.returncode, done.stdout) == (0, shell('trueup list "$1"', results).stdout)
+
+
+def test_help_is_a_word_too() -> None:
+    assert call("help", "cost") == call("cost", "--help")
+    assert call("help") == call("--help")
+
+
+@pytest.mark.parametrize(
+    "size", ["nd96isr h100 v5", "Standard ND96isr H100 v5", " ND96isr_H100_v5"]
+)
+def test_a_size_may_be_as_the_portal_writes_it(tmp_path: Path, size: str) -> None:
+    log = ROOT / "tests" / "data" / "nccl" / "sockets_h100_real.txt"
+    assert call("read", log, "--size", size) == call(
+        *("read", log, "--size", "Standard_ND96isr_H100_v5")
+    )
+
+
+def test_a_size_that_is_none_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    log = ROOT / "tests" / "data" / "nccl" / "sockets_h100_real.txt"
+    for size, hint in (
+        ("96", "`trueup sizes` lists the sizes"),
+        ("ND96isr_H100_v6", "did you mean Standard_ND96isr_H100_v5?"),
+    ):
+        status, out, err = call("read", log, "--size", size)
+        assert (status, out) == (1, "")
+        assert err == f"trueup: error: size {size} has no expectations; {hint}\n"
+    results = made.write(tmp_path, [made.record()])
+    status, _, err = call("cost", results, "--size", "hb120")
+    assert (status, err.count("; `trueup sizes` lists them")) == (1, 1)
+
+
+def test_an_inventory_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    assert call("dryrun", "-i", path) == (
+        *(1, "", f"trueup: error: --inventory {path} does not exist\n"),
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff" * 1000, b"0" * 3_000_000])

@@ -86,7 +86,7 @@ def test_a_command_ends_with_its_status_its_output_and_its_exit_functions(
 def test_help_names_every_command_and_the_exit_status(run) -> None:
     done = run("--help")
     assert [name for name in COMMANDS if f" {name} " not in done.out] == []
-    assert "Exit status: 0 fine; 1 bad input" in done.out
+    assert "Exit status: 0 success; 1 a failed check" in done.out
 
 
 def test_data_goes_to_stdout_and_what_went_wrong_to_stderr(run, results: Path) -> None:

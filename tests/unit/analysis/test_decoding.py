@@ -7,9 +7,12 @@ import codecs
 import gzip
 import io
 import lzma
+import random
 import re
 import sys
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -48,6 +51,7 @@ KEPT = {
     "UTF-32": TEXT.encode("utf-32"),
     "UTF-16 of Windows": TEXT.replace("\n", "\r\n").encode("utf-16"),
     "line ends of Windows": PLAIN.replace(b"\n", b"\r\n"),
+    "zeros before it, of a power loss": bytes(5000) + PLAIN,
     "colours": coloured(TEXT).encode(),
     "a progress bar": PLAIN.replace(b"#", b"\r 10%|#   |\r100%|####|\r                \r#", 1),
     "gzip": gzip.compress(PLAIN),
@@ -98,9 +102,47 @@ def test_a_changed_byte_is_one_sentence(packed: str) -> None:
         decoded(changed)
 
 
-def test_an_archive_is_named() -> None:
-    with pytest.raises(BadInput, match=r"^x is a zip archive: unpack it"):
-        decoded(b"PK\x03\x04...")
+def tar(**options: Any) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", **options) as opened:
+        for name in ("a.log", "b.log"):
+            member = tarfile.TarInfo(name)
+            member.size = len(PLAIN)
+            opened.addfile(member, io.BytesIO(PLAIN))
+    return archive.getvalue()
+
+
+NO_TEXTS = {
+    "zip": (b"PK\x03\x04...", "is a zip archive: unpack it and read the files in it"),
+    "tar": (tar(), "is a tar archive: unpack it and read the files in it"),
+    "tar of GNU": (
+        tar(format=tarfile.GNU_FORMAT),
+        "is a tar archive: unpack it and read the files in it",
+    ),
+    "tar.gz": (gzip.compress(tar()), "is a tar archive: unpack it and read the files in it"),
+    "a journal": (
+        b"LPKSHHRH\0\0",
+        "is a journal of systemd: read what `journalctl --file` prints of it",
+    ),
+    "a program": (Path(sys.executable).resolve().read_bytes(), "is not a text file"),
+    "random bytes": (random.Random(1).randbytes(100_000), "is not a text file"),
+    "random bytes, packed": (gzip.compress(random.Random(2).randbytes(9000)), "is not a text file"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_TEXTS)
+def test_what_is_no_text_is_named(kind: str) -> None:
+    data, sentence = NO_TEXTS[kind]
+    with pytest.raises(BadInput) as refused:
+        decoded(data)
+    assert str(refused.value) == f"x {sentence}"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "gbk", "shift-jis", "utf-8"])
+def test_a_log_of_another_language_is_text(encoding: str) -> None:
+    line = {"latin-1": "échec à l'étape 3\n", "gbk": "内存不足\n"}.get(encoding, "メモリ不足\n")
+    text = decoded(PLAIN + line.encode(encoding) * 3000)
+    assert text.startswith(TEXT)
 
 
 def test_zstd_without_its_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_an_unknown_code_and_an_unknown_error_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("text", "status"),
-    [("all is well\n", 0), (KERNEL, 1), (NCCL, 1), ("some error\n", 2), ("", 0)],
+    [("all is well\n", 0), (KERNEL, 1), (NCCL, 1), ("some error\n", 2)],
 )
 def test_the_exit_status_tells(tmp_path: Path, text: str, status: int) -> None:
     (tmp_path / "log").write_text(text)
@@ -328,3 +328,11 @@ def test_standard_input_is_a_log_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Stdin())
     status, out, _ = call("explain", "-")
     assert (status, out.startswith("standard input: 1 cause")) == (1, True)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", bytes(5000), b"-- No entries --\n"])
+def test_an_empty_log_is_no_healthy_log(content: bytes, tmp_path: Path) -> None:
+    """`dmesg > kern.log` without the right to read the kernel's log leaves an empty file."""
+    log = tmp_path / "kern.log"
+    log.write_bytes(content)
+    assert call("explain", log) == (2, "", f"trueup: error: {log} is empty\n")

@@ -225,6 +225,13 @@ def test_more_gpus_than_the_vms_have_is_said_and_gives_no_share(tmp_path: Path) 
     assert made.frame(result.table)["gpu_share"].isna().to_list() == [True]
 
 
+def test_work_on_gpus_has_no_price_on_a_size_without_any(tmp_path: Path) -> None:
+    result = priced(tmp_path, [vllm()], Terms(as_size="Standard_HB120rs_v3", region="eastus"))
+    frame = made.frame(result.table)
+    assert frame["usd_per_million_total_tokens"].isna().to_list() == [True]
+    assert any("ran on GPUs, and Standard_HB120rs_v3 has none" in text for text in result.warnings)
+
+
 def test_a_catalog_without_sizes_gives_no_share(tmp_path: Path) -> None:
     assert read_gpus(tmp_path / "vm_sizes.csv") == {}
     (tmp_path / "vm_sizes.csv").write_text("size,gpus\nX,many\n", encoding="utf-8")

@@ -54,7 +54,9 @@ def for_size(
     if site_file is not None:
         expected = expected.with_own(read(site_file))
     if size is not None and not expected.knows(size):
-        raise BadInput(f"size {size} has no expectations{did_you_mean(size, expected.sizes)}")
+        spelled = map(catalog.spelled_size, expected.sizes)
+        hint = did_you_mean(size, spelled) or "; `trueup sizes` lists the sizes"
+        raise BadInput(f"size {size} has no expectations{hint}")
     return expected
 
 
