@@ -88,7 +88,7 @@ def test_pauses_grow_with_jitter_and_have_an_end() -> None:
     opened = Opened(*[(503, "")] * 99)
     text = said(lambda: opened.client(jitter=lambda: 1.0, patience_seconds=60).get("/x"))
     assert opened.waited == [1.0, 2.5, 6.25, 15.625, 30.0]
-    assert "(60)" in text
+    assert "(60 s)" in text
 
 
 def test_an_error_names_azures_code_and_request() -> None:

@@ -226,7 +226,7 @@ def test_more_gpus_than_the_vms_have_is_said_and_gives_no_share(tmp_path: Path) 
 
 
 def test_work_on_gpus_has_no_price_on_a_size_without_any(tmp_path: Path) -> None:
-    result = priced(tmp_path, [vllm()], Terms(as_size="Standard_HB120rs_v3", region="eastus"))
+    result = priced(tmp_path, [vllm()], as_size="Standard_HB120rs_v3", region="eastus")
     frame = made.frame(result.table)
     assert frame["usd_per_million_total_tokens"].isna().to_list() == [True]
     assert any("ran on GPUs, and Standard_HB120rs_v3 has none" in text for text in result.warnings)
