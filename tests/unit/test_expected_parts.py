@@ -144,7 +144,9 @@ def test_a_link_at_half_its_rate_fails_and_a_faster_one_does_not() -> None:
         ("mlx5_ib0", 100e9, 200e9, "NHC2003")
     ]
     down = [devices[0] | {"state": "DOWN"}, *devices[1:]]
-    assert [v.measured for v in judged(HBV5, (2, "devices", down)).findings] == [0.0]
+    assert [(v.measured, v.fault) for v in judged(HBV5, (2, "devices", down)).findings] == [
+        (0.0, "NHC2004")
+    ]
     fast = [device | {"rate_gbps": 400} for device in devices]
     assert judged(HBV5, (2, "devices", fast)).status == 0
 

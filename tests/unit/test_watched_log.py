@@ -82,3 +82,14 @@ def test_a_damaged_entry_is_one_sentence() -> None:
         faults.of_document(
             {"xids": [], "sxids": [], "sources": {}, "fixes": {}, "watched": {"faults": [{}]}}, "c"
         )
+
+
+def test_a_hung_process_and_a_silent_nfs_server_are_counted(tmp_path: Path) -> None:
+    log = (
+        "[199000.000000] INFO: task python3:1232 blocked for more than 120 seconds.\n"
+        "[199100.000000] nfs: server 10.0.0.5 not responding, still trying\n"
+    )
+    assert look(tmp_path, Module(log)).counts == [
+        Count("nfs_not_responding", "10.0.0.5", 1),
+        Count("task_hung", None, 1),
+    ]

@@ -274,10 +274,15 @@ def of_figure(case: Case, item: Expectation, figure: Figure) -> Verdict:
         device=figure.device,
         message_bytes=figure.message_bytes,
         measured=figure.value,
-        fault=item.fault if verdict == "fail" else None,
+        fault=_fault(item, figure) if verdict == "fail" else None,
         fix=(item.fix or None) if verdict == "fail" else None,
         reason=_why_warned(item) if verdict == "warn" else None,
     )
+
+
+def _fault(item: Expectation, figure: Figure) -> str | None:
+    """Azure's fault code: a link that is down (rate 0) has not that of a slow one."""
+    return "NHC2004" if (item.metric, figure.value) == ("link_rate", 0) else item.fault
 
 
 def _why_warned(item: Expectation) -> str | None:

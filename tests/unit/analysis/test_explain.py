@@ -237,14 +237,31 @@ def test_categories_are_those_of_a_fetched_healthagent() -> None:
     folder = FETCHED / "cyclecloud-healthagent" / "healthagent"
     if not folder.is_dir():
         pytest.skip(f"{folder} is not fetched")
-    named = dict(
-        re.findall(
-            r'(\w+) = "Resource\.Hpc\.(?:Unhealthy\.)?(\w+)"', (folder / "ghr.py").read_text()
-        )
+    named = dict(re.findall(r'(\w+) = "(Resource\.Hpc\.[\w.]+)"', (folder / "ghr.py").read_text()))
+    short = {name.rpartition(".")[2] for name in named.values()}
+    assert short - set(categories()) == set()
+    bindings, network, gpu = (
+        (folder / name).read_text() for name in ("bindings.py", "network.py", "gpu.py")
     )
-    assert set(named.values()) - set(categories()) == set()
-    of_xids = re.findall(r"(\d+): GHRCategory\.(\w+)", (folder / "bindings.py").read_text())
-    assert {int(code): named[name] for code, name in of_xids} == HEALTHAGENT
+    of_codes = {
+        **{
+            f"xid_{code}": name for code, name in re.findall(r"(\d+): GHRCategory\.(\w+)", bindings)
+        },
+        **dict(re.findall(r'"(DCGM_F[RI]_\w+)"[,:] GHRCategory\.(\w+)', bindings)),
+        **{
+            f"{kind}_{field}": name
+            for kind, field, name in re.findall(
+                r'\("(\w+)", "(\w+)"\): GHRCategory\.(\w+)', network
+            )
+        },
+        # Of a count that differs, and of an XID without a category of its own.
+        "gpu_count": "".join(re.findall(r"ghr_category = GHRCategory\.(\w+)", gpu)),
+        "xid_other": "".join(re.findall(r"get\(xid_num, GHRCategory\.(\w+)\)", gpu)),
+    }
+    rows = (DATA / "healthagent_codes.tsv").read_text().splitlines()[1:]
+    assert {code: named[name] for code, name in of_codes.items()} == dict(
+        row.split("\t") for row in rows
+    )
 
 
 def test_codes_are_those_of_fetched_health_checks() -> None:
