@@ -155,6 +155,8 @@ def _launched(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     def launch(name: str, family: str = "ndv4") -> dict[str, Any]:
         monkeypatch.setattr(devito_bench, "read_topology", lambda **_: machine_of(family))
         monkeypatch.setattr(devito_bench, "available_memory_bytes", lambda: 400 * GIB)
+        # A key of the CPU: the same one on every machine of the tests.
+        monkeypatch.setattr(devito_bench.devito, "jit_key", lambda: "915af66939f6")
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
         module, case, options = {**CASES, **DEVITO}[name]
         result = runner(module)(FakeRun(), check=True, **case(family, **options))
