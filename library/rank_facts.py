@@ -110,7 +110,6 @@ OPTIONS = (
     Option("timeout_seconds", "Time limit in seconds.", 120, least=None),
 )
 
-_BY_CORES = ("none", "core", "l3", "numa")
 _GPU = "gpu"
 
 

@@ -34,7 +34,7 @@ from trueup_controller.azure.manager import Manager
 from trueup_controller.repair.case import Case
 from trueup_controller.repair.clouds import Arm
 from trueup_controller.repair.journal import Journal
-from trueup_controller.repair.loop import Answer, Loop, Result
+from trueup_controller.repair.loop import Loop, Permission, Result
 from trueup_controller.repair.plan import next_action
 from trueup_controller.repair.ports import Collected, Outcome, Ports
 from trueup_controller.repair.steps import SCHEMA, Finding, Opened, Step, line_of
@@ -237,7 +237,7 @@ def run_once(
     connection: Mapping[str, str],
     point: Points,
     hours: float,
-    permit: Callable[..., Answer] = lambda *_: Answer("policy"),
+    permit: Callable[..., Permission] = lambda *_: Permission("policy"),
 ) -> Result:
     """The loop of one case, as one process runs it.
 

@@ -18,7 +18,6 @@ from trueup_node.errors import BadInput
 from trueup_node.record import SCHEMA
 
 from . import catalog, packed, records
-from .copies import copies
 from .published import read_published
 from .selection import in_order
 from .units import plural
@@ -133,6 +132,12 @@ class Loaded:
     def values(self, name: str) -> list[Any]:
         """A column of the records as plain values, None where unknown; equal ones are one."""
         return packed.values(self.records[name])
+
+    @property
+    def has_message_sizes(self) -> bool:
+        """Whether any figure was measured at several message sizes: of these the judged one
+        counts, and the expectations say which that is."""
+        return bool(self.figures["message_bytes"].notna().any())
 
     def only(self, rows: Sequence[int] | pd.Index | pd.Series) -> Loaded:
         """The same with some records alone, by their numbers or a mask, in their order."""
@@ -327,7 +332,7 @@ class _Reader:
 
     def _once(self, held: Frames) -> Frames:
         """The records without copies, which are counted in a note."""
-        again = copies(*held)
+        again = records.copies(*held)
         if not again:
             return held
         self.notes.append(

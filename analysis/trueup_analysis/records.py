@@ -19,6 +19,8 @@ from .packed import METRIC_NAME, PATTERNS, Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
 # Fits 64 bits, ranks x threads included.
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 GpuCount = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -234,3 +236,37 @@ def frames(batch: Sequence[tuple[Record, str]]) -> packed.Frames:
         name: [derive(record, path) for record, path in batch] for name, derive in _DERIVED.items()
     }
     return packed.from_columns(same | texts | derived, [record.metrics for record, _ in batch])
+
+
+# A folder, its packed file and Ansible's fact cache hold the same records.
+_SAME_RUN: Final = ("run_id", "benchmark", "case", "nodes", "started_at", "duration_seconds")
+_SAME_CONTENT: Final = (
+    *("outcome", "reason", "vm_size", "region", "offer", "provenance"),
+    *("node_count", "ranks", "threads_per_rank", "gpus", *packed.JSON),
+)
+
+
+def copies(records: pd.DataFrame, figures: pd.DataFrame) -> list[int]:
+    """The records that are copies of one before them. Two results are never one: copies agree in
+    every field, in every figure, and in the sha256 of the tool's output where both have it."""
+    suspects = records[records.duplicated(list(_SAME_RUN), keep=False)]
+    if suspects.empty:
+        return []
+    of_suspects = figures[figures["record"].isin(suspects.index)]
+    measured = packed.alike(of_suspects, list(packed.FIGURES)).groupby(of_suspects["record"])
+    figures_by_record = measured.agg(tuple).to_dict()
+    contents = packed.alike(suspects, [*_SAME_RUN, *_SAME_CONTENT])
+    outputs: dict[tuple[Any, ...], set[str | None]] = {}
+    copied = []
+    for record, content, digest in zip(
+        suspects.index.tolist(), contents, packed.values(suspects["raw_sha256"]), strict=True
+    ):
+        key = (content, figures_by_record.get(record, ()))
+        earlier = outputs.setdefault(key, set())
+        # The fact cache does not hold a tool's own output.
+        if digest in earlier or (earlier and None in {digest, *earlier}):
+            copied.append(record)
+        if digest is not None or not earlier:
+            earlier -= {None}
+            earlier.add(digest)
+    return copied

@@ -26,8 +26,8 @@ def reboots(planned: Mapping[str, Planned]) -> Iterator[tuple[str, str]]:
         loaded = _loaded(planned, role) if expected else ""
         if loaded not in ("", expected):
             yield role, f"the driver {expected} replaces {loaded}, which the image has loaded"
-    one = planned.get("rdma")
-    if one and one.plan.values.get("reboot_required"):
+    planned_role = planned.get("rdma")
+    if planned_role and planned_role.plan.values.get("reboot_required"):
         yield "rdma", "the network driver is another one than is loaded"
 
 
@@ -36,12 +36,14 @@ def too_old(planned: Mapping[str, Planned], roles: Roles) -> Iterator[tuple[str,
     driver = next(filter(None, (_expected(planned, role) for role in _DRIVERS)), "")
     least: Mapping[int, int] = roles.catalog("cuda_repository.yml")["least_driver"]
     for role in _PROGRAMS:
-        one = planned.get(role)
-        if not (driver and one) or one.plan.refused or one.plan.skipped:
+        planned_role = planned.get(role)
+        if not (driver and planned_role) or planned_role.plan.refused or planned_role.plan.skipped:
             continue
-        files = (one.plan.values.get("environment") or {}).get("requirements", ())
+        files = (planned_role.plan.values.get("environment") or {}).get("requirements", ())
         packages = [
-            package for name in files for package in _RUNTIME.finditer(one.asked.text(name))
+            package
+            for name in files
+            for package in _RUNTIME.finditer(planned_role.inputs.text(name))
         ]
         for package in packages:
             needed = least.get(int(package[2]), 0)
@@ -56,10 +58,11 @@ def too_old(planned: Mapping[str, Planned], roles: Roles) -> Iterator[tuple[str,
 
 def _expected(planned: Mapping[str, Planned], role: str) -> str:
     """The driver that a role leaves on the node; empty where it leaves none."""
-    one = planned.get(role)
-    return str((one.plan.values.get("expected") or {}).get("driver_version") or "") if one else ""
+    if role not in planned:
+        return ""
+    return str((planned[role].plan.values.get("expected") or {}).get("driver_version") or "")
 
 
 def _loaded(planned: Mapping[str, Planned], role: str) -> str:
     """The driver that the image has loaded, without the package's release."""
-    return in_image(planned[role].asked.node, "NVIDIA").split("-")[0]
+    return in_image(planned[role].inputs.node, "NVIDIA").split("-")[0]

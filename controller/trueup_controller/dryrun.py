@@ -517,7 +517,7 @@ def endpoints(recipe: Work, planned: Planned | None) -> Iterator[Missing]:
             yield from _endpoint(recipe, endpoint)
     if planned and not planned.plan.refused and not planned.plan.skipped:
         files = planned.plan.values["environment"]["requirements"]
-        yield from _local_pins(planned.asked, "vllm", files)
+        yield from _local_pins(planned.inputs, "vllm", files)
 
 
 def _endpoint(recipe: Work, endpoint: Mapping[str, Any]) -> Iterator[Missing]:

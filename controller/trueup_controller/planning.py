@@ -66,7 +66,7 @@ class Unforeseen(TrueupError):
 class Planned(NamedTuple):
     """A role's plan, and the question that it answers."""
 
-    asked: PlanInputs
+    inputs: PlanInputs
     plan: Plan
 
 
@@ -99,7 +99,7 @@ class Roles:
         """
         specs = self._specs(role)
         values, wrong = self._values(role, specs, machine.variables)
-        inputs = self._asked(role, machine, values, specs)
+        inputs = self._inputs_of(role, machine, values, specs)
         if wrong:
             return Planned(inputs, Plan(refused=wrong))
         room = room_of(role)
@@ -115,7 +115,7 @@ class Roles:
             # for the role's own preflight, and no reason to refuse a recipe.
             raise Unforeseen(f"{role} is checked on the node alone ({error!r})") from error
 
-    def _asked(
+    def _inputs_of(
         self,
         role: str,
         machine: Machine,

@@ -177,11 +177,11 @@ def of_family(family: str, lists: Sequence[Mapping[str, Any]]) -> list[str]:
     Raises:
         BadInput: there is no such family.
     """
-    known = list(dict.fromkeys(name for one in lists for name in one["families"]))
+    known = list(dict.fromkeys(name for row in lists for name in row["families"]))
     if family not in known:
         hint = did_you_mean(family, known) or f"; there are {', '.join(known)}"
         raise BadInput(f"there is no family {family!r}{hint}")
-    named = (one.get("presets", []) for one in lists if family in one["families"])
+    named = (row.get("presets", []) for row in lists if family in row["families"])
     return list(dict.fromkeys(name for names_ in named for name in names_))
 
 

@@ -3,14 +3,7 @@ where it is, and the mend."""
 
 from __future__ import annotations
 
-import re
 from typing import Optional
-
-# int() refuses 4300 digits and more, and its time is quadratic where it does not.
-_LONG_NUMBER = re.compile(r"(?<!\d)\d{4000}")
-# Such a number has 16 digits that stand so far from each other; to look at these takes a hundredth.
-_APART = 250
-_DIGITS_APART = re.compile(r"\d{16}")
 
 
 class TrueupError(Exception):
@@ -43,17 +36,3 @@ class ParseError(TrueupError):
         many lines above it."""
         number = None if self.line_number is None else self.line_number + lacking
         return ParseError(self.message, number, self.line)
-
-
-def refuse_long_numbers(text: str) -> None:
-    """Refuse an output with a number that no tool prints and no Python reads.
-
-    Raises:
-        ParseError: a number has 4000 digits or more.
-    """
-    match = _DIGITS_APART.search(text[::_APART]) and _LONG_NUMBER.search(text)
-    if match:
-        begin = text.rfind("\n", 0, match.start()) + 1
-        line = text[begin : begin + 200]
-        number = text.count("\n", 0, begin) + 1
-        raise ParseError("a number of 4000 digits or more", number, line)

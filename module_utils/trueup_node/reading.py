@@ -11,7 +11,7 @@ from itertools import chain
 from re import Match
 from typing import Any, Callable, List, NamedTuple, Optional, Pattern, Tuple, Union
 
-from .errors import ParseError, refuse_long_numbers
+from .errors import ParseError
 
 # The most of an output that is kept and read. Recorded ones are below 30 kB; a Megatron log has
 # some 400 bytes an iteration, of which this holds 600,000. A parser needs about five times as much
@@ -30,6 +30,11 @@ ORDER_MARK = "\ufeff"
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _DIGIT = re.compile(r"\d")
 _PIECE = 1 << 18
+# int() refuses 4300 digits and more, and its time is quadratic where it does not.
+_LONG_NUMBER = re.compile(r"(?<!\d)\d{4000}")
+# Such a number has 16 digits that stand so far from each other; to look at these takes a hundredth.
+_APART = 250
+_DIGITS_APART = re.compile(r"\d{16}")
 # Of a whole number in JSON.
 _MOST_DIGITS = 100
 
@@ -48,6 +53,20 @@ class Line(str):
     def error(self, message: str) -> ParseError:
         """That error, which names this line and shows it."""
         return ParseError(message, self.number, self)
+
+
+def refuse_long_numbers(text: str) -> None:
+    """Refuse an output with a number that no tool prints and no Python reads.
+
+    Raises:
+        ParseError: a number has 4000 digits or more.
+    """
+    match = _DIGITS_APART.search(text[::_APART]) and _LONG_NUMBER.search(text)
+    if match:
+        begin = text.rfind("\n", 0, match.start()) + 1
+        line = text[begin : begin + 200]
+        number = text.count("\n", 0, begin) + 1
+        raise ParseError("a number of 4000 digits or more", number, line)
 
 
 def lines_of(text: str, ended_by: str = "") -> list[Line]:

@@ -5,6 +5,11 @@ Source: RFC 9110 10.2.3 for Retry-After; Microsoft's REST API guidelines (vNext)
 guide to asynchronous operations for ``Azure-AsyncOperation``, ``Location``, ``provisioningState``.
 Each server (CycleCloud, the Retail Prices API, Azure Resource Manager) has a subclass of
 :class:`Client` for its credentials and its error messages.
+
+The calls are repeated here and not by urllib3's Retry or tenacity: a login node of CycleCloud has
+the standard library alone, and Retry counts attempts, while these calls share one limit of waiting
+and one deadline, renew a token once, and repeat a POST only where its answer says that nothing was
+done.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ ANALYSIS: Layers = (
     ),
     (
         *("load", "packed", "records", "published", "cases", "read"),
-        *("decoding", "front", "selection", "copies", "runs", "store"),
+        *("decoding", "front", "selection", "runs", "store"),
     ),
     ("figures",),
     ("sheets",),

@@ -31,7 +31,7 @@ _HEAD = (
 @filtered
 def baseline(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     catalog: CatalogOption = None,
     output: Annotated[
         Path | None, option("FILE", "Write here instead of standard output.", "--output", "-o")
@@ -46,7 +46,7 @@ def baseline(
     from ..figures.health import expectations, measured
     from ..figures.health.examine import examine
 
-    loaded = load_results(*asked)
+    loaded = load_results(*query)
     say_notes(loaded)
     cases = measured.cases(loaded)
     examined = examine(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from trueup_controller.azure.manager import Manager
     from trueup_controller.repair.case import Case
-    from trueup_controller.repair.loop import Answer, Permit, Result
+    from trueup_controller.repair.loop import Permission, Permit, Result
     from trueup_controller.repair.plan import Next
     from trueup_controller.repair.policy import Policy
     from trueup_controller.repair.ports import Cloud, Outcome, Playbooks, Ports
@@ -104,7 +104,7 @@ def _now() -> str:
 @filtered
 def open_(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     fault: Annotated[
         str | None,
         option(
@@ -128,11 +128,11 @@ def open_(
     from trueup_controller.repair import journal
 
     if fault or category:
-        if len(asked.chosen.nodes) != 1:
+        if len(query.chosen.nodes) != 1:
             raise typer.BadParameter("--fault and --category need one --node")
-        found = [
+        suspects = [
             _by_hand(
-                asked.chosen.nodes[0],
+                query.chosen.nodes[0],
                 fault,
                 category,
                 results,
@@ -140,22 +140,22 @@ def open_(
             )
         ]
     else:
-        found = _failed(asked, results)
-    if not found:
+        suspects = _failed(query, results)
+    if not suspects:
         say("No node failed alone: no case was opened.")
         return
-    for suspect in found:
+    for suspect in suspects:
         with journal.together(results):
             print_(_open_or_add(results, suspect, resource_id) + "\n")
 
 
-def _failed(asked: RecordQuery, results: Path) -> list[Suspect]:
+def _failed(query: RecordQuery, results: Path) -> list[Suspect]:
     from ..figures.repair import suspects
     from ..tables.health import health as judge
     from .judged import judged
 
-    sources = asked.sources or [results]
-    loaded, are_whole_runs = judged(sources, asked.chosen, max_age=None)
+    sources = query.sources or [results]
+    loaded, are_whole_runs = judged(sources, query.chosen, max_age=None)
     return suspects(loaded, judge(loaded, has_roster=are_whole_runs))
 
 
@@ -421,23 +421,23 @@ def _ports(scontrol: str | None, cloud: Cloud, plays: Playbooks, results: Path) 
 
 def _permit(
     results: Path, policy: Policy | None, is_yes: bool, planned: Next, case: Case
-) -> Answer:
+) -> Permission:
     """The policy's yes, the option's, or that of the person at the terminal."""
     from trueup_controller.repair import journal
-    from trueup_controller.repair.loop import Answer
+    from trueup_controller.repair.loop import Permission
     from trueup_controller.repair.policy import refusal
 
     if is_yes:
-        return Answer("operator")
+        return Permission("operator")
     reason = "no policy is given"
     if policy is not None:
-        others = [item for item in journal.read_all(results).cases if item.id != case.id]
-        reason = refusal(policy, planned.name, case, others, datetime.now(UTC))
+        other_cases = [item for item in journal.read_all(results).cases if item.id != case.id]
+        reason = refusal(policy, planned.name, case, other_cases, datetime.now(UTC))
         if not reason:
-            return Answer("policy")
+            return Permission("policy")
     if sys.stdin.isatty() and typer.confirm(f"{case.node}: {planned.text}?", err=True):
-        return Answer("operator")
-    return Answer("operator", f"{planned.text}: it needs your yes (--yes), since {reason}")
+        return Permission("operator")
+    return Permission("operator", f"{planned.text}: it needs your yes (--yes), since {reason}")
 
 
 def _advance(results: Path, case: Case, ports: Ports, permit: Permit) -> bool:
@@ -574,7 +574,7 @@ def bill(
     month. A false drain: drained, well on testing again, no fix, no report that Azure confirmed."""
     from trueup_controller.repair import journal
 
-    from ..figures.repair_bill import bill as made
+    from ..figures.repair_bill import bill as bill_of
     from ..figures.terms import Terms
     from ..selection import moment
     from ..sheets import repair as sheets
@@ -587,7 +587,7 @@ def bill(
         for item in listed.cases
         if begin is None or datetime.fromisoformat(item.opened.first_symptom) >= begin
     ]
-    common.write(sheets.bill(made(chosen, _now(), terms, common.catalog)))
+    common.write(sheets.bill(bill_of(chosen, _now(), terms, common.catalog)))
     for sentence in listed.refused:
         say(f"trueup: error: {sentence}")
     if listed.refused:

@@ -26,10 +26,10 @@ app = typer.Typer()
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
-@taking(asked=filters, billing=Billing, common=Common)
+@taking(query=filters, billing=Billing, common=Common)
 def cost(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     billing: Billing,
     changes: Changes = False,
     strict: Annotated[bool, flag("--strict", "Exit 1 when a price is unknown.")] = False,
@@ -43,7 +43,7 @@ def cost(
     from ..tables.cost import cost as costs_of
 
     terms, level = billing.terms(), billing.level()
-    every, loaded = load_with_others(*asked)
+    every, loaded = load_with_others(*query)
     costs = costs_of(
         loaded,
         terms=terms,

@@ -43,7 +43,7 @@ class Foreign(str, Enum):
 @filtered
 def export(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     format_: Annotated[
         Foreign, option("FORMAT", "llmd, superbench, reframe or openmetrics.", "--format")
     ],
@@ -54,7 +54,7 @@ def export(
     record: --output is a folder for it, and standard output has them one after the other."""
     from ..cases import read_cases
 
-    loaded = load_results(*asked)
+    loaded = load_results(*query)
     say_notes(loaded)
     cases = read_cases(loaded)
     measured = [case for case in cases if case.provenance == "measured"]

@@ -62,7 +62,7 @@ class HealthFormat(str, Enum):
 @filtered
 def health(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     max_age: Annotated[
         str | None,
         option("SPAN", "Every run, and no figure older than this: 26h, 7d.", "--max-age"),
@@ -142,17 +142,17 @@ def health(
     shown = _shown(only, format_, everything=passes)
     # 1 would say that a node failed.
     with errors_end_with(2):
-        loaded, are_whole_runs = judged(*asked, max_age=max_age)
+        loaded, are_whole_runs = judged(*query, max_age=max_age)
         examined = judge(
             loaded,
             as_size=as_size,
             site_file=site_file,
             catalog=catalog,
-            benchmarks=asked.chosen.benchmarks,
+            benchmarks=query.chosen.benchmarks,
             required=require or [],
             listed=None if nodes is None else nodes_of(nodes),
             # Of some outcomes, nobody can say who is missing.
-            has_roster=are_whole_runs and not asked.chosen.outcomes,
+            has_roster=are_whole_runs and not query.chosen.outcomes,
         )
     with errors_end_with(2):
         spread = (

@@ -29,7 +29,7 @@ app = typer.Typer()
 @filtered
 def history(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     figure: Annotated[
         list[str] | None, option("NAME", "Of this figure: busbw, triad_rate, ...; repeatable.")
     ] = None,
@@ -52,12 +52,12 @@ def history(
     from ..sheets import history as history_sheets
 
     source: Source
-    loaded = load_all(asked.sources or [RESULTS], runs=())
-    if loaded.stored and loaded.records.empty and asked.chosen.run is None:
-        source = OfStore(loaded, asked.chosen, figure or ())
+    loaded = load_all(query.sources or [RESULTS], runs=())
+    if loaded.stored and loaded.records.empty and query.chosen.run is None:
+        source = OfStore(loaded, query.chosen, figure or ())
     else:
-        every_run = asked.chosen.run is None and asked.chosen.since is None
-        loaded = load_results(asked.sources, replace(asked.chosen, every_run=every_run))
+        every_run = query.chosen.run is None and query.chosen.since is None
+        loaded = load_results(query.sources, replace(query.chosen, every_run=every_run))
         loaded = narrowed(loaded, figure) if figure else loaded
         source = OfCases(read_cases(loaded), run_ids(loaded))
     say_notes(loaded)

@@ -25,10 +25,10 @@ app = typer.Typer()
         "trueup list packed.parquet --format csv",
     ),
 )
-@taking(asked=filters, common=Common)
+@taking(query=filters, common=Common)
 def list_cases(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     everything: Annotated[
         bool, flag("--every-record", "Every record, however many there are.")
     ] = False,
@@ -40,15 +40,18 @@ def list_cases(
 ) -> None:
     """The records of the last run, with failures and unreadable files. Of more than 50 records a
     summary; --every-record, csv and json have them all."""
-    from ..figures.health import expectations
+    from .. import catalog
+    from ..figures.health.expectations import read_catalog
     from ..figures.health.fleet import one_machine_sentences
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
-    every, loaded = load_with_others(*asked)
+    every, loaded = load_with_others(*query)
     deltas = deltas_of(every, loaded) if changes else None
     everything |= common.format_ in {Format.csv, Format.json}
-    expected = expectations.at_sizes(loaded, common.catalog, also_own=True)
+    # A site's own catalog is read in any case, so that its errors are reported.
+    judges = loaded.has_message_sizes or catalog.folder(common.catalog) != catalog.built_in()
+    expected = read_catalog(common.catalog) if judges else None
     if everything or len(loaded.records) <= list_sheets.ROWS_SHOWN:
         tables = list_sheets.cases(loaded, expected, deltas)
     else:

@@ -291,7 +291,7 @@ def taking(**bundles: Callable[..., Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-filtered = taking(asked=filters)
+filtered = taking(query=filters)
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

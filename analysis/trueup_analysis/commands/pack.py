@@ -30,7 +30,7 @@ app = typer.Typer()
 @filtered
 def pack(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     by_day: Annotated[
         bool,
         flag("--by-day", "Add each run to the file of its day, in the folder --output."),
@@ -49,23 +49,23 @@ def pack(
     its records; --run and --since pack fewer. With --by-day a store of one file a day grows, whose
     other days no command reads. No record is deleted."""
     if by_day:
-        _by_day(asked, output or Path("store"))
+        _by_day(query, output or Path("store"))
         return
     from ..load import pack as pack_
 
     output = output or Path("results.parquet")
     if output.suffix != ".parquet":
         raise BadInput(f"{output}: the name of a packed file must end in .parquet")
-    chosen = asked.chosen
+    chosen = query.chosen
     every_run = chosen.run is None and chosen.since is None
-    loaded = load_results(asked.sources, replace(chosen, every_run=every_run))
+    loaded = load_results(query.sources, replace(chosen, every_run=every_run))
     pack_(loaded, output)
     say_notes(loaded)
     say(f"{len(loaded.records)} records packed into {output}.")
     end_incomplete(loaded)
 
 
-def _by_day(asked: RecordQuery, folder: Path) -> None:
+def _by_day(query: RecordQuery, folder: Path) -> None:
     """Pack whole days.
 
     Raises:
@@ -73,14 +73,14 @@ def _by_day(asked: RecordQuery, folder: Path) -> None:
     """
     from ..store import pack_days
 
-    chosen = asked.chosen
+    chosen = query.chosen
     if replace(chosen, since=None, every_run=False) != Selection():
         raise BadInput(
             "--by-day packs whole days: of the options that choose records, only --since"
         )
     first = {} if chosen.since is None else {"first": f"{chosen.since.astimezone(UTC):%Y%m%d}"}
     done = pack_days(
-        asked.sources or [RESULTS],
+        query.sources or [RESULTS],
         folder,
         tell=lambda day: PROGRESS.step(f"packing {day}"),
         **first,

@@ -93,7 +93,7 @@ def read(
     failed = _say_checks(readings, also_unverified=not people)
     say_refused(refused, len(outputs) + len(refused))
     verdicts = [verdict for answer in answers for verdict in answer.verdicts]
-    if status := _status(verdicts, asked=size is not None, failed=failed or bool(refused)):
+    if status := _status(verdicts, is_judged=size is not None, failed=failed or bool(refused)):
         raise typer.Exit(status)
 
 
@@ -107,12 +107,12 @@ def _object(item: Reading, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _status(verdicts: Sequence[Verdict], *, asked: bool, failed: bool) -> int:
+def _status(verdicts: Sequence[Verdict], *, is_judged: bool, failed: bool) -> int:
     """1 for a failed check or verdict; 2 where nothing could be judged; 0 otherwise."""
     outcomes = {verdict.verdict for verdict in verdicts}
     if failed or "fail" in outcomes:
         return 1
-    return 2 if asked and not outcomes & {"pass", "warn"} else 0
+    return 2 if is_judged and not outcomes & {"pass", "warn"} else 0
 
 
 def _answers(

@@ -17,10 +17,10 @@ app = typer.Typer()
         "trueup reference results/20261120T091300Z-7c1e --format markdown",
     )
 )
-@taking(asked=filters, common=Common)
+@taking(query=filters, common=Common)
 def reference(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     common: Common,
 ) -> None:
     """Published tables, their errors, and this run beside them. Of a run with a preset, each figure
@@ -38,8 +38,8 @@ def reference(
     path = folder(common.catalog) / "reference_results.csv"
     published = load([path])
     mine = None
-    if asked.sources or RESULTS.is_dir():
-        mine = load_results(*asked)
+    if query.sources or RESULTS.is_dir():
+        mine = load_results(*query)
         say_notes(mine)
     else:
         say("results/ does not exist here: published tables only")

@@ -29,10 +29,10 @@ app = typer.Typer()
         "trueup report --advise work.yml     # begins with what to rent",
     )
 )
-@taking(asked=filters, billing=Billing)
+@taking(query=filters, billing=Billing)
 def report(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     output: Annotated[Path, option("FOLDER", "The folder to write.", "--output", "-o")] = Path(
         "report"
     ),
@@ -49,7 +49,7 @@ def report(
     from ..report.publish import write_report
 
     terms, level = billing.terms(), billing.level()
-    every, loaded = load_with_others(*asked)
+    every, loaded = load_with_others(*query)
     api = billing.api(loaded)
     catalog_folder = folder(catalog)
     advised = None if advise is None else _advised(advise, loaded, catalog, terms)

@@ -35,7 +35,7 @@ class Over(str, Enum):
 @filtered
 def scaling(
     *,
-    asked: RecordQuery,
+    query: RecordQuery,
     over: Annotated[
         Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
     ] = Over.auto,
@@ -64,10 +64,10 @@ def scaling(
     from ..figures.scaling.tables import left_out
     from ..tables.scaling import scaling as scaling_of
 
-    loaded = load_results(*asked)
+    loaded = load_results(*query)
     result = scaling_of(
         loaded,
-        benchmarks=asked.chosen.benchmarks,
+        benchmarks=query.chosen.benchmarks,
         over=over.value,
         baseline=baseline,
         across_sizes=across_sizes,

@@ -12,9 +12,8 @@ from ..figures.groups import apart_words, differing, pooled
 from ..figures.views import judged_by, names_of, view_of
 from ..render.html import LINKS, Part, Section
 from ..sheets.compare import signed
-from ..sheets.headline import place_text
 from ..sheets.health import SIGNS
-from ..sheets.sheet import Column, Sheet, short_size, unshown
+from ..sheets.sheet import Column, Sheet, place_text, short_size, unshown
 from ..units import in_unit, plural, size_of
 from .charts import charts
 

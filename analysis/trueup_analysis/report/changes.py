@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from ..figures.compare.changes import Comparison
 
 
-def changes_section(changes: Comparison | None) -> Section | None:
-    """The changed figures, and what failed or is missing since; None without a run before."""
-    if changes is None:
-        return None
+def changes_section(changes: Comparison) -> Section:
+    """The changed figures, and what failed or is missing since."""
     figures, *others = compare.sheets(changes, everything=False)
     # The CSV beside the page has the unchanged figures.
     table = replace(figures, title="Changed figures", notes=figures.notes[-1:])

@@ -12,8 +12,7 @@ from .. import units
 from ..figures.prices import NO_SIZE
 from ..figures.views import at_headline, judged_by, view_of
 from ..render.html import UNKNOWN, Fact, Headline, Part, Section, Warnings
-from ..sheets.headline import place_text
-from ..sheets.sheet import Column, Sheet
+from ..sheets.sheet import Column, Sheet, place_text
 from ..units import count, in_unit, plural
 
 if TYPE_CHECKING:

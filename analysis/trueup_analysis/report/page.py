@@ -115,7 +115,7 @@ def gather(
     compared = {name: _series(loaded, name, expected) for name in by_benchmark}
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
     billed = _billed(loaded, by_benchmark, catalog_folder, terms, api, expected, level)
-    of_tokens = serving_parts(billed.tokens, level)
+    of_tokens = {} if billed.tokens is None else serving_parts(billed.tokens, level)
     asks_price = _asks_price(terms, api, level)
     opens_with = _opens_with(health, asks_price=asks_price)
     prices = price_sentences(billed.runs, billed.tokens, sizes) if asks_price else []
@@ -124,7 +124,7 @@ def gather(
     first += _some(
         answer_section(prices, opens_with, changes),
         costs.first,
-        changes_section(changes),
+        None if changes is None else changes_section(changes),
         of_health.first,
     )
     sections = [
@@ -142,7 +142,7 @@ def gather(
             for name, members in by_benchmark.items()
         ),
         costs.later,
-        reference_section(loaded, catalog_folder, compared),
+        _reference(loaded, ours, catalog_folder, compared),
         of_health.later,
         opening.machines_section(measured_on),
         records_section(loaded, cases, heads, evidence),
@@ -254,6 +254,18 @@ def _series(loaded: Loaded, benchmark: str, expected: Expectations) -> list[Seri
         return []
 
 
+def _reference(
+    loaded: Loaded,
+    ours: Sequence[Case],
+    catalog_folder: Path,
+    compared: Mapping[str, Sequence[Series]],
+) -> Section | None:
+    """The published work that records name; None where no record names any."""
+    if not any(case.parameters.get("preset") for case in ours):
+        return None
+    return reference_section(loaded, catalog_folder, compared)
+
+
 def _several(scaling_series: Series) -> bool:
     """Whether a series has more than one count."""
     return len(scaling_series.best) > 1
@@ -266,8 +278,8 @@ def _more(
     view = views()[benchmark]
     of_it = [case for case in ok if case.benchmark == benchmark]
     return [
-        *(layout_parts(members) if view.layouts else ()),
-        *scaling_parts(scaled),
+        *(layout_parts(members) if view.layouts and len(members) > 1 else ()),
+        *(scaling_parts(scaled) if scaled else ()),
         *roofline_parts(of_it, ok, judged.sizes, judged.heads.loaded.figures),
     ]
 
@@ -291,7 +303,7 @@ class _Billed(NamedTuple):
         sheets = self.sheets()
         if not sheets:
             return None
-        data = [*sheets, *sweep_sheets(self.tokens, self.level)]
+        data = [*sheets, *([] if self.tokens is None else sweep_sheets(self.tokens, self.level))]
         priced = (self.runs is not None and self.runs.has_prices) or (
             self.tokens is not None
             and any(row["usd_per_hour"] is not None for row in self.tokens.table)
@@ -334,7 +346,7 @@ def _billed(
     if serving is not None and not serving.table:
         serving = None
     by_user = None
-    if users.has_users(loaded, terms):
+    if terms.users is not None or not users.BENCHMARKS.isdisjoint(loaded.values("benchmark")):
         vcpus = users.read_vcpus(catalog_folder / "vm_sizes.csv")
         by_user = users.table(loaded, prices=book, vcpus=vcpus, terms=terms)
     return _Billed(runs, serving, level, by_user)

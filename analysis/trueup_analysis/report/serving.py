@@ -28,11 +28,9 @@ _USD: Final = "US$ per million output tokens"
 _SIZES: Final = 4
 
 
-def serving_parts(result: TokenTable | None, level: ServiceLevel | None) -> dict[str, list[Part]]:
+def serving_parts(result: TokenTable, level: ServiceLevel | None) -> dict[str, list[Part]]:
     """A part for each sweep among the records, by benchmark."""
     parts: dict[str, list[Part]] = {}
-    if result is None:
-        return parts
     every = sweeps(result, level)
     for number, alike in enumerate(_of_one_model(every), 1):
         benchmark = alike[0].benchmark

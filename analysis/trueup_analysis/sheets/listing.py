@@ -15,8 +15,7 @@ from ..figures.frames import of_kinds
 from ..figures.heads import Heads
 from ..packed import values
 from .compare import SINCE, since_shown
-from .headline import figure_text
-from .sheet import Column, Columns, Sheet, short_size, unshown, worded
+from .sheet import Column, Columns, Sheet, figure_text, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,7 @@ from trueup_node.quantity import Quantity
 
 from .. import units
 from ..figures.views import headline
-from .headline import figure_text
-from .sheet import Column, Sheet
+from .sheet import Column, Sheet, figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -108,13 +108,13 @@ def _parts(document: dict[str, Any]) -> Iterator[str]:
             yield f"{key}: {value}"
 
 
-def bill(made: Bill) -> list[Sheet]:
+def bill(bill_of_cases: Bill) -> list[Sheet]:
     """The bill: a row for each case, then sums by node, fault and month."""
-    false_drains = sum(item.is_false for item in made.cases)
-    running = sum(not item.is_over for item in made.cases)
-    total = sum(item.total_hours for item in made.cases)
-    usd = sum(item.usd for item in made.cases if not units.is_missing(item.usd))
-    unpriced = sum(units.is_missing(item.usd) for item in made.cases)
+    false_drains = sum(item.is_false for item in bill_of_cases.cases)
+    running = sum(not item.is_over for item in bill_of_cases.cases)
+    total = sum(item.total_hours for item in bill_of_cases.cases)
+    usd = sum(item.usd for item in bill_of_cases.cases if not units.is_missing(item.usd))
+    unpriced = sum(units.is_missing(item.usd) for item in bill_of_cases.cases)
     notes = [
         "From the first symptom until the node was given back, or the case closed.",
         f"False drains: {false_drains} (well on testing again, no fix, no confirmed report).",
@@ -123,7 +123,7 @@ def bill(made: Bill) -> list[Sheet]:
         notes.append(f"{units.plural(running, 'case')} not over: counted until now.")
     if unpriced:
         notes.append(f"{units.plural(unpriced, 'case')} not priced, and not in the US$.")
-    count, hours = units.plural(len(made.cases), "case"), units.fixed(total, 1)
+    count, hours = units.plural(len(bill_of_cases.cases), "case"), units.fixed(total, 1)
     return [
         Sheet(
             title=f"Repairs: {count}, {hours} hours, US$ {units.money(usd)}",
@@ -135,9 +135,9 @@ def bill(made: Bill) -> list[Sheet]:
                 *worded("is", "price"),
                 *unshown("first_symptom", "false_drain", "over"),
             ],
-            rows=[_billed(item) for item in made.cases],
+            rows=[_billed(item) for item in bill_of_cases.cases],
             notes=notes,
-            warnings=[*made.unknown, *made.warnings],
+            warnings=[*bill_of_cases.unknown, *bill_of_cases.warnings],
             name="bill",
             facts={
                 "kind": "repair bill",
@@ -147,7 +147,7 @@ def bill(made: Bill) -> list[Sheet]:
                 "false_drains": false_drains,
             },
         ),
-        *(_sums(name, groups) for name, groups in made.by.items()),
+        *(_sums(name, groups) for name, groups in bill_of_cases.by.items()),
     ]
 
 

@@ -26,10 +26,8 @@ _RUNS: Final = (
 _two = partial(units.significant, digits=3)
 
 
-def sweep_sheets(result: TokenTable | None, level: ServiceLevel | None) -> list[Sheet]:
+def sweep_sheets(result: TokenTable, level: ServiceLevel | None) -> list[Sheet]:
     """One for each sweep among the rows."""
-    if result is None:
-        return []
     return [sweep(item, result.idle_factor) for item in sweeps(result, level)]
 
 

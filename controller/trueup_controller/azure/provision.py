@@ -61,11 +61,11 @@ class Deployed:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The expected changes and their region; ``asked``: whether Azure computed them."""
+    """The expected changes and their region; ``by_azure``: whether Azure computed them."""
 
     made: Parameters
     changes: Sequence[Change]
-    asked: bool
+    by_azure: bool
 
 
 class Provision(NamedTuple):
@@ -501,6 +501,6 @@ def foreseen(forecast: Foreseen, cost: Cost) -> list[str]:
             f"Azure cannot say what becomes of {change.what}: {change.why}."
             for change in unsupported
         ),
-        *([] if forecast.asked else [_NOT_ASKED]),
+        *([] if forecast.by_azure else [_NOT_ASKED]),
         f"It costs {cost.sentence()}.",
     ]

@@ -82,12 +82,15 @@ def may_assign(permissions: Sequence[Mapping[str, Any]]) -> bool:
             ``notActions``, with * for any text.
     """
 
-    def matches(one: Mapping[str, Any], name: str) -> bool:
-        patterns = one.get(name)
+    def matches(permission: Mapping[str, Any], name: str) -> bool:
+        patterns = permission.get(name)
         listed = patterns if isinstance(patterns, list) else []
         return any(fnmatch.fnmatch(_WRITE.lower(), str(each).lower()) for each in listed)
 
-    return any(matches(one, "actions") and not matches(one, "notActions") for one in permissions)
+    return any(
+        matches(permission, "actions") and not matches(permission, "notActions")
+        for permission in permissions
+    )
 
 
 def promise(parameters: Parameters) -> list[str]:

@@ -59,8 +59,8 @@ def convergence(_planned: Mapping[str, Any], _variables: Mapping[str, Any]) -> C
     return Convergence()
 
 
-def _stress_programs(asked: PlanInputs) -> Sequence[str]:
-    options = asked.options
+def _stress_programs(inputs: PlanInputs) -> Sequence[str]:
+    options = inputs.options
     if not options["stress_seconds"]:
         return ()
     return (options["stress_program"],) if options["stress_program"] else _STRESS_PROGRAMS

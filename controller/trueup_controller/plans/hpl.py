@@ -376,13 +376,13 @@ def _cases(inputs: PlanInputs, program: str) -> list[dict[str, Any]]:
     return [*alone, *over]
 
 
-def _launched(asked: PlanInputs, names: Sequence[str]) -> dict[str, Any]:
-    options, launcher = asked.options, asked.options["launcher"]
+def _launched(plan_inputs: PlanInputs, names: Sequence[str]) -> dict[str, Any]:
+    options, launcher = plan_inputs.options, plan_inputs.options["launcher"]
     return {
         "nodes": list(names),
-        "hosts": together.hosts(names, asked.hostvars),
+        "hosts": together.hosts(names, plan_inputs.hostvars),
         "launcher": launcher,
-        "launcher_arguments": together.launcher_arguments(launcher, asked),
-        **together.slurm_job(asked.variables),
+        "launcher_arguments": together.launcher_arguments(launcher, plan_inputs),
+        **together.slurm_job(plan_inputs.variables),
         "queue_seconds": options["queue_seconds"],
     }

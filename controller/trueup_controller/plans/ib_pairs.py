@@ -4,29 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trueup_node.errors import BadInput
-
 # Server and client.
 Pair = list[str]
 
 
-def pair_rounds(nodes: Sequence[str]) -> list[list[Pair]]:
-    """The rounds of a tournament by the circle method: one node stays, the others go round.
-
-    Raises:
-        BadInput: a node stands twice.
-    """
-    ring: list[str | None] = list(nodes)
-    if len(set(ring)) < len(ring):
-        twice = sorted({node for node in nodes if nodes.count(node) > 1})
-        raise BadInput(f"{', '.join(twice)} stands more than once")
-    if len(ring) % 2:
-        ring.append(None)
-    return [_round(ring, number) for number in range(max(0, len(ring) - 1))]
-
-
 def round_pair(nodes: Sequence[str], number: int, node: str) -> Pair:
-    """The pair of ``node`` in round ``number`` of ``pair_rounds``, from 0; empty where it rests."""
+    """The pair of ``node`` in a round, counted from 0, of a tournament by the circle method: one
+    node stays, the others go round. Empty where it rests."""
     ring = [*nodes, None] if len(nodes) % 2 else list(nodes)
     return next((pair for pair in _round(ring, number) if node in pair), [])
 

@@ -138,13 +138,13 @@ class Setup(NamedTuple):
     """NCCL on one node.
 
     Attributes:
-        asked: options, node, catalog and the role's data.
+        inputs: options, node, catalog and the role's data.
         layout: the topology of the node's size; None where the catalog has none.
         layouts: all of the catalog's.
         without: why the size is to have no topology file, where the catalog says so.
     """
 
-    asked: PlanInputs
+    inputs: PlanInputs
     layout: Layout | None
     layouts: Mapping[str, Layout]
     without: str = ""
@@ -165,12 +165,12 @@ class Setup(NamedTuple):
     @property
     def rdma(self) -> bool:
         """Whether the size has InfiniBand."""
-        return bool(catalog_of(self.asked.node).get("rdma_nics"))
+        return bool(catalog_of(self.inputs.node).get("rdma_nics"))
 
     @property
     def mpi(self) -> mpi.Mpi:
         """The MPI that nccl-tests are built with."""
-        return mpi.in_folder(self.asked.node)
+        return mpi.in_folder(self.inputs.node)
 
     @property
     def _hpcx(self) -> str:
@@ -181,13 +181,13 @@ class Setup(NamedTuple):
     @property
     def kept(self) -> bool:
         """Whether the image's NCCL is used as it is."""
-        image = in_image(self.asked.node, "NCCL")
-        return self.asked.options["from_image"] == "keep" and bool(image)
+        image = in_image(self.inputs.node, "NCCL")
+        return self.inputs.options["from_image"] == "keep" and bool(image)
 
     @property
     def used(self) -> dict[str, bool]:
         """By context, whether NCCL is given the topology file."""
-        return topology_used(self.layout, self.asked.options["topology_file_used"])
+        return topology_used(self.layout, self.inputs.options["topology_file_used"])
 
     def shipped(self) -> dict[str, Shipped]:
         """The files of the layout, by their names in nccl_facts' result."""
@@ -206,7 +206,7 @@ class Setup(NamedTuple):
         return {
             "layout": self.layout.name if self.layout else None,
             "file": self.layout.file if self.layout else None,
-            "choice": self.asked.options["topology_file_used"],
+            "choice": self.inputs.options["topology_file_used"],
             "used": self.used,
             "reason": self._reason(),
             "mended": self._mended(state),
@@ -226,14 +226,14 @@ class Setup(NamedTuple):
         mended = self._mended(state)
         more = f" (and {len(mended) - 1} more)" if len(mended) > 1 else ""
         return [
-            f"nccl: wrong for {self.asked.node['vm_size']}: {first}{more}. The role writes the"
+            f"nccl: wrong for {self.inputs.node['vm_size']}: {first}{more}. The role writes the"
             " catalog's over it."
             for first in mended[:1]
         ]
 
     def refused(self) -> list[str]:
         """Problems that prevent the installation or use of NCCL."""
-        node, options = self.asked.node, self.asked.options
+        node, options = self.inputs.node, self.inputs.options
         refused = []
         names = ("tests_commit", "sharp_plugin_commit")
         loose = [name for name in names if not re.fullmatch(r"[0-9a-f]{40}", options[name])]
@@ -247,7 +247,7 @@ class Setup(NamedTuple):
                 "nccl: there are no packages for this node, whose package manager is"
                 f" {node['package_manager'] or 'neither apt nor dnf'}."
             )
-        repository = self.asked.options["repository"] or self.asked.variables.get(
+        repository = self.inputs.options["repository"] or self.inputs.variables.get(
             "gpu_driver_repository"
         )
         if node["distribution"] == "azurelinux" and not self.kept and not repository:
@@ -268,24 +268,24 @@ class Setup(NamedTuple):
     def packages(self) -> list[dict[str, str]]:
         """NCCL's packages and what programs are built with, as role vendor_packages takes them. A *
         takes any build of that version; the driver of CUDA 13 runs those of every CUDA 13."""
-        nccl = f"{self.asked.options['version']}-1+cuda13*"
+        nccl = f"{self.inputs.options['version']}-1+cuda13*"
         return [
             {"name": name, "version": nccl if "nccl" in name else "13.0.*"}
-            for name in _CUDA_PACKAGES[self.asked.node["package_manager"]]
+            for name in _CUDA_PACKAGES[self.inputs.node["package_manager"]]
         ]
 
     def repository(self) -> Mapping[str, Any]:
         """The packages' repository as role vendor_packages takes it: this role's, that of the
         driver (the play's ``gpu_driver_repository``), or NVIDIA's for the distribution."""
-        drivers = self.asked.variables.get("gpu_driver_repository")
-        repository: Mapping[str, Any] = self.asked.options["repository"] or drivers or {}
-        return repository or cuda_repository(self.asked)
+        drivers = self.inputs.variables.get("gpu_driver_repository")
+        repository: Mapping[str, Any] = self.inputs.options["repository"] or drivers or {}
+        return repository or cuda_repository(self.inputs)
 
     def builds(self) -> list[dict[str, Any]]:
         """The builds from source, as nccl_facts takes them, and their commands."""
-        options = self.asked.options
+        options = self.inputs.options
         home = self.mpi.home
-        make = ["make", f"--jobs={min(self.asked.node['cores'] or 1, _MOST_JOBS)}"]
+        make = ["make", f"--jobs={min(self.inputs.node['cores'] or 1, _MOST_JOBS)}"]
         tests = {
             "name": "nccl-tests",
             "repository": options["tests_repository"],
@@ -327,10 +327,10 @@ class Setup(NamedTuple):
     def to_build(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The builds that are missing or of another commit, by nccl_facts' result."""
         outdated = [] if self.kept else state["outdated"]
-        options = self.asked.options
+        options = self.inputs.options
         system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         with_what = {
-            "packages": options["build_packages"].get(self.asked.node["package_manager"], []),
+            "packages": options["build_packages"].get(self.inputs.node["package_manager"], []),
             "environment": {
                 "LC_ALL": "C",
                 "PATH": f"{_CUDA_HOME}/bin:{system}",
@@ -343,7 +343,7 @@ class Setup(NamedTuple):
     def settings(self, context: str, kind: str = "") -> list[Mapping[str, Any]]:
         """NCCL's settings for a kind of job in a context: name, value and why."""
         used = self.used
-        by_choice = f"nccl_topology_file_used ({self.asked.options['topology_file_used']})"
+        by_choice = f"nccl_topology_file_used ({self.inputs.options['topology_file_used']})"
         because = f"{by_choice}: {self._reason()}"
         name = "NCCL_TOPO_FILE"
         file = {
@@ -368,13 +368,13 @@ class Setup(NamedTuple):
         ]
         site = [
             {"name": key, "value": value, "why": _SITE}
-            for key, value in self.asked.options["variables"].items()
+            for key, value in self.inputs.options["variables"].items()
         ]
-        host_variables: Mapping[str, Any] = self.asked.hostvars.get(self.asked.host) or {}
+        host_variables: Mapping[str, Any] = self.inputs.hostvars.get(self.inputs.host) or {}
         hcoll_used = host_variables.get("hpcx_hcoll") == mpi.HCOLL_USED
         catalog_settings = [
             setting
-            for setting in self.asked.catalog("nccl_settings.yml")["settings"]
+            for setting in self.inputs.catalog("nccl_settings.yml")["settings"]
             if not (hcoll_used and setting["name"] == mpi.HCOLL)
         ]
         return settings_that_apply(
@@ -387,7 +387,9 @@ class Setup(NamedTuple):
 
     def variables(self, context: str, kind: str) -> dict[str, str]:
         """The same by name, and where NCCL's plugin is, since the loader does not look there."""
-        variables = {one["name"]: str(one["value"]) for one in self.settings(context, kind)}
+        variables = {
+            setting["name"]: str(setting["value"]) for setting in self.settings(context, kind)
+        }
         if self._has_plugin(context, kind):
             name = "LD_LIBRARY_PATH"
             variables[name] = ":".join(filter(None, (variables.get(name), f"{SHARP_PLUGIN}/lib")))
@@ -418,7 +420,7 @@ class Setup(NamedTuple):
 
     def _is_written(self, file_state: Mapping[str, Any]) -> bool:
         """Whether the role overwrites a file: an image's is kept unless it is wrong."""
-        is_kept = self.asked.node["hpc_image"] is not None and file_state.get("exists")
+        is_kept = self.inputs.node["hpc_image"] is not None and file_state.get("exists")
         return not is_kept or bool(self._findings_of(file_state))
 
     def wrong(self, state: Mapping[str, Any]) -> list[str]:
@@ -428,8 +430,8 @@ class Setup(NamedTuple):
             if self.kept
             else "run this role again"
         )
-        image = in_image(self.asked.node, "NCCL").split("-")[0]
-        expected = image if self.kept else self.asked.options["version"]
+        image = in_image(self.inputs.node, "NCCL").split("-")[0]
+        expected = image if self.kept else self.inputs.options["version"]
         wrong = []
         if state["libraries"] != [expected]:
             libraries = ", ".join(state["libraries"]) or "missing"
@@ -449,7 +451,7 @@ class Setup(NamedTuple):
         elif any(self.used.values()):
             findings = self._findings_of(file_state)
             if findings:
-                size = self.asked.node["vm_size"]
+                size = self.inputs.node["vm_size"]
                 wrong.append(
                     f"nccl: {shipped.file} is wrong for {size}: {'; '.join(findings)}; {mend}"
                 )
@@ -470,14 +472,14 @@ class Setup(NamedTuple):
         return [finding.sentence() for finding in findings if finding.severity == "error"]
 
     def _reason(self) -> str:
-        choice = self.asked.options["topology_file_used"]
+        choice = self.inputs.options["topology_file_used"]
         if self.layout is None:
-            size = self.asked.node["vm_size"] or "this machine"
+            size = self.inputs.node["vm_size"] or "this machine"
             return self.without or f"the catalog has no topology of {size}"
         return self.layout.why if choice == "by_context" else f"nccl_topology_file_used is {choice}"
 
     def _device_code(self) -> list[str]:
-        generation = gpu_generation(self.asked.node)
+        generation = gpu_generation(self.inputs.node)
         return (
             [f"NVCC_GENCODE=-gencode=arch=compute_{generation},code=sm_{generation}"]
             if generation
@@ -502,8 +504,8 @@ class Setup(NamedTuple):
             " mount what they name.\n"
         )
         exports = "".join(
-            f"\n{as_comment(one['why'])}\nexport {one['name']}={_quoted(one['value'])}\n"
-            for one in self.settings(context, kind)
+            f"\n{as_comment(each['why'])}\nexport {each['name']}={_quoted(each['value'])}\n"
+            for each in self.settings(context, kind)
         )
         plugin = (
             "\n# NCCL finds the RDMA-SHARP plugin (libnccl-net.so) where the loader looks.\n"

@@ -91,10 +91,10 @@ def _folder(inputs: PlanInputs) -> str:
     return f"{_FOLDER}\\{inputs.options['ffmpeg_sha256'].lower()[:12]}"
 
 
-def _zip(asked: PlanInputs) -> str:
+def _zip(inputs: PlanInputs) -> str:
     """Address of the zip with ffmpeg; empty where the node needs none."""
-    whole = re.match(r"[A-Za-z]:|[\\/]", asked.options["ffmpeg"])
-    return asked.options["ffmpeg_url"] if _windows(asked) and not whole else ""
+    absolute = re.match(r"[A-Za-z]:|[\\/]", inputs.options["ffmpeg"])
+    return inputs.options["ffmpeg_url"] if _windows(inputs) and not absolute else ""
 
 
 def _program(inputs: PlanInputs) -> str:

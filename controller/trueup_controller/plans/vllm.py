@@ -366,11 +366,11 @@ def _beside(inputs: PlanInputs, each: Mapping[str, Any]) -> list[str]:
     )
 
 
-def _nccl(asked: PlanInputs, each: Mapping[str, Any]) -> dict[str, str]:
+def _nccl(inputs: PlanInputs, each: Mapping[str, Any]) -> dict[str, str]:
     """NCCL's variables for an endpoint over several nodes; its recipe's variables win over them."""
     several = len(each["nodes"]) > 1 and each["recipe"]["device"] == "cuda"
-    several = several and bool(asked.node.get("vm_size"))
-    return job_variables(asked, "multi_node", "serving") if several else {}
+    several = several and bool(inputs.node.get("vm_size"))
+    return job_variables(inputs, "multi_node", "serving") if several else {}
 
 
 def _adapters(inputs: PlanInputs, each: Mapping[str, Any]) -> dict[str, str]:

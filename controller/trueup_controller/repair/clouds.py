@@ -126,7 +126,7 @@ class CycleCloud(Portal):
         url, user, password = (os.environ[name] for name in _VARIABLES)
         ca_path = os.environ.get("REQUESTS_CA_BUNDLE")
         api = Api(Server(url, user, password, ca_path=ca_path), open_url)
-        cluster, node = (urllib.parse.quote(part, safe="") for part in (self._cluster, case.node))
+        cluster, node = (urllib.parse.quote(name, safe="") for name in (self._cluster, case.node))
         query = {"category": case.opened.category, "description": case.opened.meaning}
         try:
             api.request("POST", f"/clusters/{cluster}/nodes/{node}/ghr", query, {})

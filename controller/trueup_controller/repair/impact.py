@@ -196,8 +196,8 @@ def _insight(row: Mapping[str, Any]) -> Insight:
     if not isinstance(properties, dict):
         raise TrueupError("Azure gives an insight without properties")
     details, content = (
-        part if isinstance(part, dict) else {}
-        for part in (properties.get("additionalDetails"), properties.get("content"))
+        details if isinstance(details, dict) else {}
+        for details in (properties.get("additionalDetails"), properties.get("content"))
     )
     status = details.get("statusCode") or properties.get("status") or properties.get("category")
     ends = details.get("terminalInsight", details.get("terminalState"))

@@ -93,8 +93,8 @@ class Journal:
         changed = cases.after(case, step)
         try:
             with open(self.path, "r+b") as stream:
-                whole = _whole_bytes(stream.read(_MOST_BYTES))
-                stream.seek(whole)
+                length = _whole_bytes(stream.read(_MOST_BYTES))
+                stream.seek(length)
                 stream.truncate()
                 stream.write(line_of(step))
                 stream.flush()

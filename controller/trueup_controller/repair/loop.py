@@ -38,7 +38,7 @@ from .steps import (
 By = Literal["operator", "policy", "trueup"]
 
 
-class Answer(NamedTuple):
+class Permission(NamedTuple):
     """Whether an action may be done.
 
     Attributes:
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
     refusal: str = ""
 
 
-Permit = Callable[[Next, Case], Answer]
+Permit = Callable[[Next, Case], Permission]
 
 
 class Result(NamedTuple):
@@ -136,13 +136,13 @@ class Loop:
             self._by = case.pending.by
             return case, ""
         with together(self._results):
-            answer = self._permit(planned, case) if planned.asks else Answer("trueup")
-            if answer.refusal:
-                return case, answer.refusal
-            self._by = answer.by
+            permission = self._permit(planned, case) if planned.asks else Permission("trueup")
+            if permission.refusal:
+                return case, permission.refusal
+            self._by = permission.by
             key = {"report": impact.report_name(case), "test": str(case.tests + 1)}
             step = Begun(
-                at=self._now(), by=answer.by, action=cast("Action", name), key=key.get(name, "")
+                at=self._now(), by=permission.by, action=cast("Action", name), key=key.get(name, "")
             )
             return self._add(case, step), ""
 
@@ -207,9 +207,9 @@ class Loop:
     def _follow(self, case: Case) -> Case:
         """Record new insights; the same case where there is none."""
         last = case.reports[-1]
-        known = {step.insight for step in last.insights}
+        recorded = {step.insight for step in last.insights}
         for insight in self._ports.cloud.insights(case, last.sent.impact):
-            if insight.name not in known:
+            if insight.name not in recorded:
                 case = self._add(
                     case,
                     Followed(

@@ -74,11 +74,13 @@ def read_policy(path: Path) -> Policy:
     return policy
 
 
-def refusal(policy: Policy, action: str, case: Case, others: Iterable[Case], now: datetime) -> str:
+def refusal(
+    policy: Policy, action: str, case: Case, other_cases: Iterable[Case], now: datetime
+) -> str:
     """Why the policy does not allow an action, as a sentence; empty where it does.
 
     Args:
-        others: the other cases.
+        other_cases: the other cases.
         now: with a time zone.
     """
     if not _is_allowed(policy.rules, action, case):
@@ -86,13 +88,13 @@ def refusal(policy: Policy, action: str, case: Case, others: Iterable[Case], now
     hours = _quiet(policy, now)
     if hours:
         return f"the policy's quiet hours ({hours} {policy.time_zone}) last"
-    others = list(others)
-    out = sum(other.is_out for other in others)
+    other_cases = list(other_cases)
+    out = sum(other.is_out for other in other_cases)
     if action == "drain" and out >= policy.most_nodes_out:
         return (
             f"{out} nodes are out of service, and the policy's ceiling is {policy.most_nodes_out}"
         )
-    reporting = sum(other.is_reporting for other in others)
+    reporting = sum(other.is_reporting for other in other_cases)
     if action == "report" and reporting >= policy.most_reports:
         return f"{reporting} reports are under way, and the policy allows {policy.most_reports}"
     return ""
@@ -108,7 +110,7 @@ def _quiet(policy: Policy, now: datetime) -> str:
     local = now.astimezone(ZoneInfo(policy.time_zone) if policy.time_zone != "UTC" else UTC)
     minute = 60 * local.hour + local.minute
     for hours in policy.quiet_hours:
-        begin, end = (60 * int(part[:2]) + int(part[3:]) for part in hours.split("-"))
+        begin, end = (60 * int(time[:2]) + int(time[3:]) for time in hours.split("-"))
         inside = begin <= minute < end if begin <= end else minute >= begin or minute < end
         if inside:
             return hours

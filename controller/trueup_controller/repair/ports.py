@@ -165,8 +165,8 @@ class Slurm:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TrueupError(f"{shlex.join(argv)}: {error}") from None
         if done.returncode:
-            said = " ".join((done.stderr or done.stdout).split())[:300]
-            raise TrueupError(f"{shlex.join(argv)} ended with {done.returncode}: {said}")
+            output = " ".join((done.stderr or done.stdout).split())[:300]
+            raise TrueupError(f"{shlex.join(argv)} ended with {done.returncode}: {output}")
         return done.stdout
 
 

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ParseError, refuse_long_numbers
-from ..reading import unique
+from ..errors import ParseError
+from ..reading import refuse_long_numbers, unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..errors import BadInput, ParseError
@@ -42,14 +41,6 @@ def cannot_be_installed(missing: Sequence[str], system: str) -> str:
         f" dnf has bindings for Python 3.6 alone): install by hand with `dnf install {words}`, or"
         " use Enterprise Linux 9; then run again."
     )
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package that is pinned: its name and version, which may end with ``*``."""
-
-    name: str
-    version: str
 
 
 def key_fingerprints(listing: str) -> List[str]:

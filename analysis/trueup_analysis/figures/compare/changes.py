@@ -28,7 +28,6 @@ WORSE, BETTER, UNCHANGED = "worse", "better", "unchanged"
 MIXED: Final = "better and worse"
 UNSURE: Final = "too few repeats"
 NOT_JUDGED: Final = "not judged"
-FAILS: Final = "now fails"
 
 
 class Shift(NamedTuple):

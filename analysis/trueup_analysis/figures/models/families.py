@@ -182,8 +182,8 @@ def _attention(shape: Shape, layer: str) -> Iterator[Matrix]:
         yield from _latent(shape, name)
         return
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    for part, rows in (("q", query), ("k", key), ("v", key)):
-        yield Matrix(f"{name}.{part}_proj", rows, hidden, can_shrink=True)
+    for projection, rows in (("q", query), ("k", key), ("v", key)):
+        yield Matrix(f"{name}.{projection}_proj", rows, hidden, can_shrink=True)
     yield Matrix(f"{name}.o_proj", hidden, query, can_shrink=True)
     vectors = shape.qkv_bias * (query + 2 * key) + shape.out_bias * hidden
     if shape.family.head_norm or shape.fields.flag("use_qk_norm", default=False):
@@ -267,13 +267,13 @@ class _FeedForward:
         if vectors:
             yield Matrix(f"{name}.mlp.vectors", vectors, 1)
         block = f"{name}.mlp.experts.0"
-        for part, rows, columns in (
+        for projection, rows, columns in (
             ("gate_proj", each, hidden),
             ("up_proj", each, hidden),
             ("down_proj", hidden, each),
         ):
             yield Matrix(
-                f"{block}.{part}", rows, columns, copies=experts, can_shrink=True, routed=True
+                f"{block}.{projection}", rows, columns, copies=experts, can_shrink=True, routed=True
             )
         if has_biases:
             yield Matrix(f"{block}.biases", 2 * each + hidden, 1, copies=experts, routed=True)
@@ -281,9 +281,9 @@ class _FeedForward:
             yield from self._mlp(f"{name}.mlp.shared_experts", self._shared)
 
     def _mlp(self, name: str, wide: int) -> Iterator[Matrix]:
-        parts = ("gate_proj", "up_proj") if self._is_gated else ("up_proj",)
-        for part in parts:
-            yield Matrix(f"{name}.{part}", wide, self._hidden, can_shrink=True)
+        projections = ("gate_proj", "up_proj") if self._is_gated else ("up_proj",)
+        for projection in projections:
+            yield Matrix(f"{name}.{projection}", wide, self._hidden, can_shrink=True)
         yield Matrix(f"{name}.down_proj", self._hidden, wide, can_shrink=True)
         if self._bias:
-            yield Matrix(f"{name}.vectors", len(parts) * wide + self._hidden, 1)
+            yield Matrix(f"{name}.vectors", len(projections) * wide + self._hidden, 1)

@@ -63,8 +63,8 @@ def fitting(
     """
     held, reason = [], ""
     for layout in possible(model, gpus):
-        fits, why = _held(model, size, gpus, gpu, work, layout)
-        reason = why or reason
+        fits, misfit = _held(model, size, gpus, gpu, work, layout)
+        reason = misfit or reason
         held += [fits] if fits else []
     if held or not (model.experts and has_fabric):
         return held, reason
@@ -72,7 +72,7 @@ def fitting(
         if gpus % tensor or model.heads % tensor:
             continue
         wide = Layout(tensor, data=gpus // tensor, expert=True)
-        fits, why = _held(model, size, gpus, gpu, work, wide)
+        fits, misfit = _held(model, size, gpus, gpu, work, wide)
         more = _more_nodes(model, size, gpus, gpu, work, wide)
         if more:
             fits, _ = _held(model, size, gpus, gpu, work, wide._replace(nodes=more))

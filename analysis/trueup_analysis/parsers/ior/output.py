@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from trueup_node.errors import ParseError, refuse_long_numbers
-from trueup_node.reading import Line
+from trueup_node.errors import ParseError
+from trueup_node.reading import Line, refuse_long_numbers
 from trueup_node.record import Metric
 
 from ...labelled import Labelled, short_lines

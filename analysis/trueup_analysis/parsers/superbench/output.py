@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from trueup_node.errors import ParseError, refuse_long_numbers
-from trueup_node.reading import is_number, unique
+from trueup_node.errors import ParseError
+from trueup_node.reading import is_number, refuse_long_numbers, unique
 from trueup_node.record import Metric
 
 from ...labelled import Labelled

@@ -30,8 +30,8 @@ from typing import (
     Tuple,
 )
 
-from ...errors import ParseError, refuse_long_numbers
-from ...reading import Line, is_count, lines_of, unique, whole_number
+from ...errors import ParseError
+from ...reading import Line, is_count, lines_of, refuse_long_numbers, unique, whole_number
 from ...record import Metric
 from . import proftester, signatures
 

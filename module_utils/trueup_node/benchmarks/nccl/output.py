@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
-from ...errors import ParseError, refuse_long_numbers
-from ...reading import STANDARD_ERROR, Line, each_line
+from ...errors import ParseError
+from ...reading import STANDARD_ERROR, Line, each_line, refuse_long_numbers
 from .fit import ANY_RANKS, OPERATIONS, Settings, operation_of
 from .log import LogReader
 from .report import FILE_MARK, from_json, in_full
