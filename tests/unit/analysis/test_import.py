@@ -335,7 +335,7 @@ def test_one_bad_log_keeps_no_other_from_being_imported(
     bad = {
         "missing.log": "No such file",
         "empty.log": "is empty",
-        "binary.log": "no known tool's output",
+        "binary.log": "is not a text file",
         "folder.log": "holds no file",
         "dangling.log": "No such file",
         "notes.txt": "no known tool's output",

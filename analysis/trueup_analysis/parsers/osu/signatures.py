@@ -16,6 +16,6 @@ SIGNATURE = Signature(
     marks=("# OSU ", "# Benchmarking "),
     lines=(BANNER,),
     # "# Benchmarking ..." alone is a heading of any page.
-    forms=((re.compile(rf"(?m)^{BENCHMARKING.pattern}$"), "#repetitions"),),
+    forms=((re.compile(r"(?m)^[ \t]*# Benchmarking \w[\w-]*[ \t]*$"), "#repetitions"),),
     run=(r"\s*# (?:OSU [A-Z]\S* \S.* Test\b|Benchmarking \w)", r"$^"),
 )
