@@ -130,7 +130,7 @@ def test_what_the_controller_keeps_says_what_was_made(controller: Controller) ->
 
 def test_in_check_mode_nothing_is_made_and_nothing_kept(controller: Controller) -> None:
     found = controller.work().changes()
-    assert (found.made.region, found.asked) == ("southcentralus", False)
+    assert (found.made.region, found.by_azure) == ("southcentralus", False)
     assert {one.kind for one in found.changes} == {"Create"}
     assert (controller.asked("PUT"), controller.asked("POST"), controller.kept) == ([], [], {})
 
@@ -139,7 +139,7 @@ def test_in_check_mode_azure_says_what_would_change(controller: Controller) -> N
     controller.make()
     work = controller.work({"count": 3})
     found = work.changes()
-    assert found.asked
+    assert found.by_azure
     assert [(one.what.rpartition("/")[2], one.kind) for one in found.changes if one.counts] == [
         ("nodes", "Modify")
     ]
