@@ -282,8 +282,8 @@ def main() -> None:
         if error.filename is None and error.errno not in _FULL:
             raise
         # Of typer's help; of a file the name is known.
-        known = sentence(error) if error.filename else unwritten(error)
-        say(f"trueup: error: {known}")
+        reason = sentence(error) if error.filename else unwritten(error)
+        say(f"trueup: error: {reason}")
         sys.exit(1)
     except KeyboardInterrupt:
         # Before or after typer, which ends likewise.

@@ -133,12 +133,6 @@ class Loaded:
         """A column of the records as plain values, None where unknown; equal ones are one."""
         return packed.values(self.records[name])
 
-    @property
-    def has_message_sizes(self) -> bool:
-        """Whether any figure was measured at several message sizes: of these the judged one
-        counts, and the expectations say which that is."""
-        return bool(self.figures["message_bytes"].notna().any())
-
     def only(self, rows: Sequence[int] | pd.Index | pd.Series) -> Loaded:
         """The same with some records alone, by their numbers or a mask, in their order."""
         return replace(self, **packed.only(self.records, self.figures, rows)._asdict())

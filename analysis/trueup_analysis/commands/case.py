@@ -160,7 +160,7 @@ def _failed(query: RecordQuery, results: Path) -> list[Suspect]:
 
 
 def _by_hand(
-    node: str, fault: str | None, category: str | None, results: Path, given: dict[str, str]
+    node: str, fault: str | None, category: str | None, results: Path, overrides: dict[str, str]
 ) -> Suspect:
     """A case without a verdict: facts that are not given are those of the node's last records."""
     from trueup_controller.host_names import problems
@@ -185,7 +185,7 @@ def _by_hand(
     # A site may have cases and no record.
     with suppress(BadInput):
         facts = facts_of(load_all([results]), node)
-    facts |= {name: value for name, value in given.items() if value}
+    facts |= {name: value for name, value in overrides.items() if value}
     return Suspect(
         node=node,
         fault=fault or ghr.rpartition(".")[2],

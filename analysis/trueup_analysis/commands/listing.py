@@ -40,8 +40,7 @@ def list_cases(
 ) -> None:
     """The records of the last run, with failures and unreadable files. Of more than 50 records a
     summary; --every-record, csv and json have them all."""
-    from .. import catalog
-    from ..figures.health.expectations import read_catalog
+    from ..figures.health import expectations
     from ..figures.health.fleet import one_machine_sentences
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
@@ -49,9 +48,7 @@ def list_cases(
     every, loaded = load_with_others(*query)
     deltas = deltas_of(every, loaded) if changes else None
     everything |= common.format_ in {Format.csv, Format.json}
-    # A site's own catalog is read in any case, so that its errors are reported.
-    judges = loaded.has_message_sizes or catalog.folder(common.catalog) != catalog.built_in()
-    expected = read_catalog(common.catalog) if judges else None
+    expected = expectations.at_sizes(loaded, common.catalog, also_own=True)
     if everything or len(loaded.records) <= list_sheets.ROWS_SHOWN:
         tables = list_sheets.cases(loaded, expected, deltas)
     else:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 BENCHMARK: Final = "nv_a10"
 # The benchmark name of a publication, and its metric.
 PUBLISHED: Final = "nx_avd"
-BENCHMARKS: Final = frozenset({BENCHMARK, PUBLISHED})
 _PUBLISHED_USERS: Final = "users_per_host"
 _RATE: Final = "session_frame_rate"
 COMPUTED: Final = f"base rate + {USD_PER_VCPU_HOUR:g} US$ per vCPU and hour, computed"
@@ -52,6 +51,12 @@ class UserTable(NamedTuple):
     def has_prices(self) -> bool:
         """Whether the price of any row is known."""
         return any(not math.isnan(row["usd_per_hour"]) for row in self.rows)
+
+
+def has_users(loaded: Loaded, terms: Terms) -> bool:
+    """Whether ``table`` has rows."""
+    named = {BENCHMARK, PUBLISHED} & set(loaded.values("benchmark"))
+    return terms.users is not None or bool(named and _shared(loaded))
 
 
 def read_vcpus(path: Path) -> dict[str, int]:

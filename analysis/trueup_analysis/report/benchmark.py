@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Sentences about results; the table has all.
 _FINDINGS: Final = 4
+# Verdicts of a change that are shown.
+_COUNTS: Final = frozenset({WORSE, BETTER, MIXED})
 # Figures beside the headline that a page has room for; the CSV file has all.
 _FIGURES_SHOWN: Final = 7
 _UNIT_WORDS: Final = {
@@ -51,7 +53,7 @@ def benchmark_section(
     judged: Judged,
     more: Sequence[Part],
     evidence: Evidence,
-    deltas: Deltas | None,
+    deltas: Deltas,
 ) -> Section:
     """One benchmark's section.
 
@@ -59,7 +61,7 @@ def benchmark_section(
         groups: its groups.
         more: further parts (scaling, layouts, roofline), below its figures.
         evidence: the files of its records.
-        deltas: the changes since the run before; None without one.
+        deltas: the changes since the run before.
     """
     benchmark = groups[0].benchmark
     sheet = figures_sheet(groups, judged, deltas)
@@ -118,7 +120,7 @@ def _at(head: Pooled) -> str:
     return "" if size is None else f" at {size_of(size)}"
 
 
-def figures_sheet(groups: Sequence[Group], judged: Judged, deltas: Deltas | None) -> Sheet:
+def figures_sheet(groups: Sequence[Group], judged: Judged, deltas: Deltas) -> Sheet:
     """Results of the cases, one row per measurement; nodes with the same measurement are one row,
     with their median, the ends and the worst node.
     """
@@ -288,15 +290,16 @@ def _row(group: Group, names: Collection[str], view: View, judged: Judged) -> di
     return row | _expected(first, head, judged)
 
 
-def _since(group: Group, deltas: Deltas | None) -> dict[str, Any]:
+def _since(group: Group, deltas: Deltas) -> dict[str, Any]:
     """The change of the headline figure since the run before, and whether it counts."""
-    if (head := group.head) is None or deltas is None:
+    if (head := group.head) is None:
         return {"since_run_before": None, "since_shown": None}
     ratio, verdict = deltas.of(group.cases, head.measure.metric, head.shown.message_bytes)
-    told = verdict if verdict in {WORSE, BETTER, MIXED} else ""
     return {
         "since_run_before": ratio,
-        "since_shown": None if ratio is None else f"{signed(ratio)} {told}".rstrip(),
+        "since_shown": None
+        if ratio is None
+        else f"{signed(ratio)} {verdict if verdict in _COUNTS else ''}".rstrip(),
     }
 
 

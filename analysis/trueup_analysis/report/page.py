@@ -109,8 +109,7 @@ def gather(
     heads = Heads(loaded, expected)
     sizes = read_sizes(catalog_folder)
     judged = Judged(expected, sizes, heads, _bad(health))
-    evidence = Evidence(output_dir, cases)
-    deltas = None if changes is None else Deltas(changes)
+    evidence, deltas = Evidence(output_dir, cases), Deltas(changes)
     by_benchmark = _by_benchmark(groups(ok, heads))
     compared = {name: _series(loaded, name, expected) for name in by_benchmark}
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
@@ -142,7 +141,7 @@ def gather(
             for name, members in by_benchmark.items()
         ),
         costs.later,
-        _reference(loaded, ours, catalog_folder, compared),
+        reference_section(loaded, catalog_folder, compared),
         of_health.later,
         opening.machines_section(measured_on),
         records_section(loaded, cases, heads, evidence),
@@ -254,18 +253,6 @@ def _series(loaded: Loaded, benchmark: str, expected: Expectations) -> list[Seri
         return []
 
 
-def _reference(
-    loaded: Loaded,
-    ours: Sequence[Case],
-    catalog_folder: Path,
-    compared: Mapping[str, Sequence[Series]],
-) -> Section | None:
-    """The published work that records name; None where no record names any."""
-    if not any(case.parameters.get("preset") for case in ours):
-        return None
-    return reference_section(loaded, catalog_folder, compared)
-
-
 def _several(scaling_series: Series) -> bool:
     """Whether a series has more than one count."""
     return len(scaling_series.best) > 1
@@ -346,7 +333,7 @@ def _billed(
     if serving is not None and not serving.table:
         serving = None
     by_user = None
-    if terms.users is not None or not users.BENCHMARKS.isdisjoint(loaded.values("benchmark")):
+    if users.has_users(loaded, terms):
         vcpus = users.read_vcpus(catalog_folder / "vm_sizes.csv")
         by_user = users.table(loaded, prices=book, vcpus=vcpus, terms=terms)
     return _Billed(runs, serving, level, by_user)

@@ -29,8 +29,8 @@ def reference_section(
     loaded: Loaded, catalog: Path, compared: Mapping[str, Sequence[Series]]
 ) -> Section | None:
     """The figures of a run with a preset beside the published rows that it reproduces, and the
-    published scaling tables of Devito where it has their work; None where the catalog has none of
-    these.
+    published scaling tables of Devito where it has their work; None where no record names a
+    preset.
 
     Args:
         catalog: the folder of presets and reference_results.csv.
@@ -38,6 +38,8 @@ def reference_section(
     """
     mine = loaded.only(loaded.records["provenance"] == MEASURED)
     cases = [case for case in read_cases(mine) if case.parameters.get("preset")]
+    if not cases:
+        return None
     path = catalog / "reference_results.csv"
     offered = read_all(catalog)
     reproduced = presets.reproduced(offered, rows(path), cases)

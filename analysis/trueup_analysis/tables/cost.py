@@ -9,7 +9,7 @@ from ..cases import read_cases
 from ..catalog import find, folder
 from ..figures import cost as work
 from ..figures import published_tokens, tokens, users
-from ..figures.health.expectations import read_catalog
+from ..figures.health import expectations
 from ..figures.pooling import has_work
 from ..figures.prices import read_all
 from ..figures.sizes import read_sizes
@@ -109,7 +109,7 @@ class _Priced(NamedTuple):
 
 
 def _by_work(case: _Pricing, deltas: Deltas | None) -> _Priced:
-    expected = read_catalog(case.catalog) if case.loaded.has_message_sizes else None
+    expected = expectations.at_sizes(case.loaded, case.catalog)
     result = work.table(case.loaded, prices=case.prices, terms=case.terms, expectations=expected)
     if deltas is not None:
         _add_changes(result, case.loaded, deltas)
@@ -149,9 +149,8 @@ def _by_token(
 
 
 def _by_user(case: _Pricing) -> _Priced:
-    is_shared = not users.BENCHMARKS.isdisjoint(case.loaded.values("benchmark"))
-    if case.terms.users is None and not is_shared:
+    if not users.has_users(case.loaded, case.terms):
         return _Priced()
     vcpus = users.read_vcpus(case.sizes_file)
     result = users.table(case.loaded, prices=case.prices, vcpus=vcpus, terms=case.terms)
-    return _Priced(bool(result.rows), user_sheets.users(result), (), result.unknown)
+    return _Priced(True, user_sheets.users(result), (), result.unknown)

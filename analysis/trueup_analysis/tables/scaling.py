@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..figures.health.expectations import read_catalog
+from ..figures.health import expectations
 from ..figures.scaling import tables as figures
 from ..sheets import scaling as sheets
 
@@ -56,7 +56,7 @@ def scaling(
         "baseline": baseline,
         "across_sizes": across_sizes,
         "threshold": threshold,
-        "expectations": read_catalog() if loaded.has_message_sizes else None,
+        "expectations": expectations.at_sizes(loaded),
     }
     if benchmarks:
         all_series = [

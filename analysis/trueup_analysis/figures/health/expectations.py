@@ -16,6 +16,8 @@ from ... import catalog
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ...load import Loaded
+
 
 def read(path: Path) -> Expectations:
     """The expectations of a file.
@@ -56,6 +58,21 @@ def for_size(
         hint = did_you_mean(size, spelled) or "; `trueup sizes` lists the sizes"
         raise BadInput(f"size {size} has no expectations{hint}")
     return expected
+
+
+def at_sizes(
+    loaded: Loaded, chosen: Path | None = None, *, also_own: bool = False
+) -> Expectations | None:
+    """The catalog's expectations where any figure was measured at several message sizes: of these
+    the judged one counts.
+
+    Args:
+        also_own: whether a catalog that is not the built-in one is read in any case, so that its
+            errors are reported.
+    """
+    sized = bool(loaded.figures["message_bytes"].notna().any())
+    is_site_catalog = also_own and catalog.folder(chosen) != catalog.built_in()
+    return read_catalog(chosen) if sized or is_site_catalog else None
 
 
 def read_faults(chosen: Path | None = None) -> faults.Faults:

@@ -253,11 +253,11 @@ def plans(
                     notes.append(f"{error}: the roofline speaks of {gpu.model}")
                     tables[key] = {}
             table = tables[key]
-        made = _of_size(ask, size, gpu, held, nearest, table)
-        if isinstance(made, str):
-            refused[size] = made
+        choice = _of_size(ask, size, gpu, held, nearest, table)
+        if isinstance(choice, str):
+            refused[size] = choice
         else:
-            choices.append(made)
+            choices.append(choice)
     return Answer(ask, choices, refused, notes)
 
 

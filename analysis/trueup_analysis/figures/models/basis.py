@@ -79,7 +79,7 @@ def of_records(
         names: of the model in records, beside that of its folder.
     """
     slugs = {slug(name) for name in (model.name, *names) if name}
-    own = [
+    measured = [
         point
         for point in results.records(
             knowledge,
@@ -89,14 +89,14 @@ def of_records(
     ]
     logs = [
         math.log(computed.seconds / nearby.seconds(point))
-        for point in own
+        for point in measured
         if (computed := nearby.seen(point, knowledge)) is not None
     ]
     if not logs:
         return None
     middle = math.fsum(logs) / len(logs)
     spread = max(math.log(_SPREAD[RECORDS]), *(abs(log - middle) for log in logs))
-    evidence = tuple(dict.fromkeys(point.evidence for point in own if point.evidence))
+    evidence = tuple(dict.fromkeys(point.evidence for point in measured if point.evidence))
     return _basis(RECORDS, math.exp(middle), math.exp(spread), evidence)
 
 

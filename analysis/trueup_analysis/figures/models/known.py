@@ -92,6 +92,14 @@ def of_document(
     precision: str | None = None,
     path: str = "",
 ) -> Named:
+    """
+    Args:
+        document: a config.json.
+        precision: of its weights, where it is another one than the document says.
+
+    Raises:
+        BadInput: as of ``config.of_document``.
+    """
     if precision is not None:
         document = with_precision(document, precision)
     return Named(config.of_document(document, name, path), names, document)
