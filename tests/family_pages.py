@@ -25,9 +25,8 @@ INDEX = """\
 
 <!-- `make options` writes this page from the catalog. -->
 
-Each page says what to do, what to expect, and
-what an hour costs. `trueup sizes --gpu H100 --gpus 8 --rdma` searches all sizes; a size that is
-not listed is measured with a warning.
+`trueup sizes --gpu H100 --gpus 8 --rdma` searches all sizes; a size that is not listed is measured
+with a warning.
 
 | family | sizes | GPUs | InfiniBand | lowest price, US$/h |
 | --- | --- | --- | --- | --- |
@@ -146,12 +145,12 @@ def _to_expect(rows: Rows, entries: list[dict[str, Any]]) -> str:
         if {*value["sizes"]} & {*sizes}
     ]
     speeds = [pair for pair in limits if pair[0]["benchmark"] not in ("node_state", "topo")]
-    table = "".join(_limit(entry, value, sizes) for entry, value in speeds)
-    sources = sorted({f"{entry['source']} ({entry['date']})" for entry, _ in speeds})
+    cells = [_limit(entry, value, sizes) for entry, value in speeds]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in merged(cells))
     found = (
         "\nA node must meet these limits:\n\n"
         "| figure | limit | message | healthy nodes | sizes |\n| --- | --- | --- | --- | --- |\n"
-        f"{table}\nSources: {'; '.join(sources)}.\n"
+        f"{table}\nSources: {_sources([entry for entry, _ in speeds])}.\n"
         if table
         else "\nNobody publishes a speed for these sizes: figures have no verdict.\n"
     )
@@ -175,19 +174,57 @@ def _disks(row: dict[str, str]) -> str:
     return f"{count} x {row['nvme_gib_each']} GiB" if count not in ("", "0") else "none"
 
 
-def _limit(entry: dict[str, Any], value: dict[str, Any], sizes: list[str]) -> str:
+def merged(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows whose first cells differ in one word, and the others in nothing, are one row."""
+    kept: list[list[list[str]]] = []
+    tails: list[tuple[str, ...]] = []
+    for first, *tail in rows:
+        words = first.split()
+        for names, other in zip(kept, tails, strict=True):
+            at = [i for i, name in enumerate(names) if name != words[i : i + 1]]
+            if other == tuple(tail) and len(names) == len(words) and len(at) == 1:
+                names[at[0]].append(words[at[0]])
+                break
+        else:
+            kept.append([[word] for word in words])
+            tails.append(tuple(tail))
+    return [
+        (" ".join(_joined(name) for name in names), *tail)
+        for names, tail in zip(kept, tails, strict=True)
+    ]
+
+
+def _joined(words: list[str]) -> str:
+    *first, last = words
+    return f"{', '.join(word.rstrip(',') for word in first)} and {last}" if first else last
+
+
+def _sources(entries: list[dict[str, Any]]) -> str:
+    """Sources with their dates; of files of one folder the folder once."""
+    files: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        folder, _, file = entry["source"].rpartition(" ")
+        names = files.setdefault((folder, str(entry["date"])), [])
+        if file not in names:
+            names.append(file)
+    return "; ".join(
+        f"{folder} {', '.join(sorted(names))} ({date})"
+        for (folder, date), names in sorted(files.items())
+    )
+
+
+def _limit(entry: dict[str, Any], value: dict[str, Any], sizes: list[str]) -> tuple[str, ...]:
     number = value[LIMITS[entry["comparison"]]]
     unit = "" if str(entry["unit"]) == "1" else f" {entry['unit']}"
     healthy = value.get("healthy")
     shown = [_short(size) for size in sizes if size in value["sizes"]]
-    cells = (
+    return (
         f"{entry['what']} ([{entry['benchmark']}](../benchmarks/{entry['benchmark']}.md))",
         f"{WORDS[entry['comparison']]} {number:,}{unit}",
         _message(value.get("message_bytes", entry.get("message_bytes"))),
         f"{healthy['value']:,}{unit}" if healthy else "",
         "all" if len(shown) == len(sizes) else ", ".join(shown),
     )
-    return f"| {' | '.join(cells)} |\n"
 
 
 def _message(count: int | None) -> str:
@@ -200,7 +237,7 @@ def _message(count: int | None) -> str:
 
 
 def _costs(rows: Rows, prices: dict[str, dict[str, str]]) -> str:
-    lines = []
+    sizes: dict[str, list[str]] = {}
     for row in rows:
         price = prices.get(row["size"])
         shown = (
@@ -208,10 +245,13 @@ def _costs(rows: Rows, prices: dict[str, dict[str, str]]) -> str:
             if price
             else "unknown | |"
         )
-        lines.append(f"| {_short(row['size'])} | {shown} |\n")
+        sizes.setdefault(shown, []).append(_short(row["size"]))
+    lines = "".join(
+        f"| {'all' if len(names) == len(rows) else ', '.join(names)} | {shown} |\n"
+        for shown, names in sizes.items()
+    )
     return (
-        "## What it costs\n\nThe lowest pay-as-you-go price for Linux in the catalog. "
-        "`trueup prices show --size SIZE` has every region and offer, `trueup prices refresh` asks"
-        " Azure.\n\n| size | US$ an hour | region | date |\n| --- | --- | --- | --- |\n"
-        + "".join(lines)
+        "## What it costs\n\nLowest pay-as-you-go price for Linux in the catalog "
+        "([prices](../guides/prices.md)):\n\n| size | US$ an hour | region | date |\n"
+        f"| --- | --- | --- | --- |\n{lines}"
     )

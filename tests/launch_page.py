@@ -16,9 +16,8 @@ PAGE = "docs/reference/launches.md"
 HEAD = """\
 # Launches beside Azure's
 
-`make options` writes this page from tests/data/launches. It has the launches on two nodes of
-each family as the modules return them, and the figures of Azure's scripts. A test compares each
-variable, mask and option, and fails where a difference has no reason.
+`make options` writes this page from tests/data/launches: launches on two nodes as the modules
+return them, beside Azure's scripts. Each difference has its reason.
 
 | kind of job | who takes it | settings by |
 | --- | --- | --- |
@@ -81,17 +80,26 @@ def _table(root: Path, name: str, program: str) -> Iterator[str]:
     theirs = azure["variables"].get(program, azure["variables"])
     reasons = {**azure["otherwise"][program], **azure["more"][program]}
     yield f"\n## {program} on {' and '.join(families)}\nAzure's: {source}\n\n{COLUMNS}"
+    alike = [
+        f"`{setting}={here[setting]}`"
+        for setting in sorted(here)
+        if setting not in reasons and here[setting] == theirs.get(setting)
+    ]
     for setting in sorted({*here, *theirs}):
+        if f"`{setting}={here.get(setting)}`" in alike:
+            continue
         ours = "(folders of the libraries)" if setting == "LD_LIBRARY_PATH" else here.get(setting)
         shown = [f"`{value}`" if value else "not set" for value in (ours, theirs.get(setting))]
-        yield f"| `{setting}` | {shown[0]} | {shown[1]} | {reasons.get(setting, 'the same')} |\n"
+        yield f"| `{setting}` | {shown[0]} | {shown[1]} | {reasons[setting]} |\n"
     if program == "nccl":
-        masks = azure.get("otherwise_masks", "the same")
-        yield f"| CPU masks | each rank's | each rank's | {masks} |\n"
-        options = [*azure["left_out"].items(), *azure.get("mpirun", {}).items()]
-        for option, why in options:
-            ours = "otherwise" if why else "the same"
-            yield f"| `{option}` | {ours} | set | {why or 'the same'} |\n"
+        if masks := azure.get("otherwise_masks"):
+            yield f"| CPU masks | each rank's | each rank's | {masks} |\n"
+        for option, why in [*azure["left_out"].items(), *azure.get("mpirun", {}).items()]:
+            if why:
+                yield f"| `{option}` | otherwise | set | {why} |\n"
+            else:
+                alike.append(f"`{option}`")
+    yield f"\nThe same as Azure's: {', '.join(alike)}.\n"
 
 
 OTHERS = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import family_pages
 from trueup_analysis import cli, units
 from trueup_analysis.catalog import spelled_size
 from trueup_analysis.figures.health import expectations
@@ -58,9 +59,16 @@ def _limits() -> str:
             key = (f"{item.benchmark}: {item.what}", limit, item.source)
             name = re.sub("(?i)^standard_", "", spelled_size(size))
             sizes_of.setdefault(key, []).append(name)
-    rows = "".join(
-        f"| {figure} | {limit} | {', '.join(dict.fromkeys(sizes))} | {source} |\n"
+    by_source = dict.fromkeys(source for *_, source in sizes_of)
+    numbers = {source: str(at) for at, source in enumerate(by_source, 1)}
+    cells = [
+        (figure, limit, ", ".join(dict.fromkeys(sizes)), numbers[source])
         for (figure, limit, source), sizes in sizes_of.items()
-    )
+    ]
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in family_pages.merged(cells))
     head = "| figure | limit | VM sizes | source |\n| --- | --- | --- | --- |\n"
-    return f"\n## Limits\n\nFigures that each size must reach (`trueup health`):\n\n{head}{rows}"
+    sources = "".join(f"{number}. {source}\n" for source, number in numbers.items())
+    return (
+        f"\n## Limits\n\nFigures that each size must reach (`trueup health`):\n\n{head}{rows}"
+        f"\nSources:\n\n{sources}"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import role_plans
@@ -23,23 +22,22 @@ CHECKS = "reference/acceptance.md"
 HEAD = """\
 # What is not tested, and how to test it
 
-`make options` writes this page from catalog/acceptance.yml, whose rows have for each id the test to
-run and the expected result; the site shows them as "Acceptance checks".
+`make options` writes this page from catalog/acceptance.yml, which says for each id below what is
+not tested, the test to run and the expected result; the site shows it as "Acceptance checks".
 
-The hardware or service of the following was not available. Whoever has it runs:
+The hardware or service was not available. If you have it, run:
 
     make acceptance ARGS="-i inventories/mine"                  # on a new VM
     make run ARGS="-i inventories/mine -e trueup_max_usd=40"    # measures; again after a reboot
     make acceptance ARGS="-i inventories/mine"
     make acceptance ARGS="-i inventories/mine -e trueup_acceptance_change=true"
 
-`make acceptance` checks the rows that fit the machine and writes one bundle,
-`results/acceptance/<time>.json`: each row passed, failed, not applicable or not measured, with its
-evidence. Put it into `catalog/acceptance/`, and the site shows the outcome. With
-`trueup_acceptance_change=true` rows with steps change an idle node for a moment (a link goes down,
-a lock of the clocks is lost) and put it back; a power failure prevents that. The rows of one
-machine take at most {hbv3} minutes on one HB120rs_v3 and {ndv4} on one ND96asr_v4, without
-installing.
+`make acceptance` checks what fits the machine and writes one bundle,
+`results/acceptance/<time>.json`: passed, failed, not applicable or not measured, with evidence. Put
+it into `catalog/acceptance/`, and the site shows the outcome. With `trueup_acceptance_change=true`
+it changes an idle node for a moment (a link goes down, a lock of the clocks is lost) and puts it
+back; a power failure prevents that. It takes at most {hbv3} minutes on one HB120rs_v3 and {ndv4} on
+one ND96asr_v4, without installing.
 """
 CHECKS_HEAD = """\
 # Acceptance checks
@@ -54,9 +52,6 @@ KINDS = {
     "By make acceptance, with steps that change the node": lambda row: bool(row.steps),
     "By hand": lambda row: not row.checks,
 }
-# Words of a subject that is shown whole.
-LONGEST = 10
-_ASIDE = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
 
 
 def page(root: Path) -> str:
@@ -64,17 +59,9 @@ def page(root: Path) -> str:
     rows = acceptance.rows(_data(root))
     head = HEAD.format(**{family: minutes(rows, family) for family in ("hbv3", "ndv4")})
     return head + "".join(
-        f"\n## {title}\n\n" + "".join(map(_line, filter(is_of_kind, rows)))
+        f"\n## {title}\n{', '.join(f'`{row.id}`' for row in rows if is_of_kind(row))}.\n"
         for title, is_of_kind in KINDS.items()
     )
-
-
-def _line(row: acceptance.Row) -> str:
-    """The subject of a row, without its asides and, of a long one, its details."""
-    subject = re.split(r"[:;] ", _ASIDE.sub("", row.what))[0]
-    if len(subject.split()) > LONGEST:
-        subject = subject.split(", ")[0]
-    return f"- `{row.id}`: {subject}\n"
 
 
 def checks(root: Path) -> str:

@@ -116,16 +116,12 @@ def test_helps_and_options_have_no_fault_of_words() -> None:
 
 
 def test_no_page_is_longer_than_a_reader_reads() -> None:
-    """1,500 words; the settings that `make options` writes from declarations are a list."""
+    """1,500 words a page; in all of README.md and docs/ without docs/dev, generated ones too."""
     counts = {
         path.relative_to(ROOT).as_posix(): docs_site.words(path.read_text(encoding="utf-8"))
-        for path in (ROOT / "docs").rglob("*.md")
+        for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     }
-    del counts["docs/reference/fslogix_settings.md"], counts["docs/SKILL.md"]
     assert {name: count for name, count in counts.items() if count > 1500} == {}
-    by_hand = [
-        n for name, n in counts.items() if not name.startswith(("docs/dev/", "docs/families/"))
-    ]
-    assert sum(by_hand) < 45_000
+    assert sum(n for name, n in counts.items() if not name.startswith("docs/dev/")) < 49_000
     assert len([name for name in counts if name.startswith("docs/dev/")]) <= 5
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 80
