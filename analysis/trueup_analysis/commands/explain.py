@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 from trueup_node.errors import BadInput
 
 from .inputs import files_of
-from .messages import errors_end_with, say_refused
+from .messages import Format, errors_end_with, say_refused
 from .options import Common, examples, taking
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from trueup_node.health.dictionary import Dictionary
 
@@ -28,6 +28,7 @@ app = typer.Typer()
     epilog=examples(
         "trueup explain /var/log/kern.log",
         "journalctl -k | trueup explain -",
+        "trueup explain results/evidence/20261130T092327Z-h100-0017.tar.gz",
         "trueup explain nccl.log slurm-1234.out --format json",
     ),
 )
@@ -37,8 +38,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Logs of any program, folders of them, or patterns in quotes; - is standard input,"
-            " as without any.",
+            help="Logs of any program, folders and tar archives of them, or patterns in quotes;"
+            " - is standard input, as without any.",
             show_default=False,
         ),
     ] = None,
@@ -68,25 +69,46 @@ def _explained(files: Sequence[str], common: Common) -> tuple[list[Explanation],
 
     entries = read_dictionary(common.catalog)
     names, refused = files_of(files)
-    results = [_one(name, entries) for name in names]
+    results = [result for name in names for result in _each(name, entries)]
     explained = [result for result in results if not isinstance(result, str)]
     refused += [result for result in results if isinstance(result, str)]
     if explained:
-        common.write([explain_sheets.explanation(item) for item in explained])
+        people = common.format_ is Format.table
+        sheets = explain_sheets.for_people if people else explain_sheets.explanations
+        common.write(sheets(explained))
     return explained, refused
 
 
-def _one(name: str, entries: Dictionary) -> Explanation | str:
-    """A file explained, or a sentence on why it cannot be read."""
-    from .. import decoding
-    from ..figures.explain import explain as explained
+def _each(name: str, entries: Dictionary) -> Iterator[Explanation | str]:
+    """A file, or each one in a tar archive, explained, or a sentence on why it cannot be read."""
     from ..read import STANDARD_INPUT
 
-    source = STANDARD_INPUT if name == "-" else name
     try:
-        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
-            return explained(decoding.plain_chunks(stream, source), source, entries)
+        if name == "-":
+            yield _one(sys.stdin.buffer, STANDARD_INPUT, entries)
+        elif tarfile.is_tarfile(name):
+            is_empty = True
+            with tarfile.open(name, "r|*") as archive:
+                for member in archive:
+                    if (stream := archive.extractfile(member)) is not None:
+                        is_empty = False
+                        yield _one(stream, f"{name}/{member.name}", entries)
+            if is_empty:
+                yield f"{name} is empty"
+        else:
+            with Path(name).open("rb") as stream:
+                yield _one(stream, name, entries)
+    except tarfile.TarError as error:
+        yield f"{name} cannot be unpacked to its end: {error}"
+    except OSError as error:
+        yield f"{name} cannot be read: {error.strerror or error}"
+
+
+def _one(stream: IO[bytes], source: str, entries: Dictionary) -> Explanation | str:
+    from .. import decoding
+    from ..figures.explain import explain as explained
+
+    try:
+        return explained(decoding.plain_chunks(stream, source), source, entries)
     except BadInput as error:
         return str(error)
-    except OSError as error:
-        return f"{source} cannot be read: {error.strerror or error}"

@@ -31,6 +31,7 @@ _HARMLESS: Final = re.compile(
     r"(?i)\b(?:no|0|without) (?:errors?|failures?|failed)\b"
     r"|[=:] {0,20}(?:0|no|none|n/a|false|disabled|not active|inactive)[ \r]{0,20}$"
     r"|error_?level|on_?error|failover|async_error_handling|error[_ ]counts?\s?[=:]?\s?0\b"
+    r"|\b(?:errors|panic)=[\w-]{1,20}|lib[\w-]{0,20}error|_errors\.txt"
     r"|traceback \(most recent call last\)|during handling of the above exception"
 )
 # What journalctl prints of an empty journal, or to a user who may not read it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
@@ -9,7 +10,7 @@ from ..figures.explain import MOST_NAMES
 from .sheet import Column, Sheet, unshown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..figures.explain import Explanation, Fault
 
@@ -17,6 +18,8 @@ _EVIDENCE: Final = (
     "Before a reboot or reset save `dmesg -T`, `nvidia-smi -q` and the journal: a reboot loses the"
     " fault's traces."
 )
+# Of more files without a finding the names stand together.
+_FEW: Final = 3
 _COLUMNS: Final = (
     Column("role", "what", words=True),
     Column("id", "entry", words=True),
@@ -31,6 +34,34 @@ _COLUMNS: Final = (
         *("drain", "nhc", "ghr", "entry_source", "entry_date"),
     ),
 )
+
+
+def explanations(items: Sequence[Explanation]) -> list[Sheet]:
+    """A sheet for each log."""
+    return [explanation(item) for item in items]
+
+
+def for_people(items: Sequence[Explanation]) -> list[Sheet]:
+    """The same: logs with a cause first, and the names alone of those with nothing to tell."""
+    told = [item for item in items if item.faults or item.unknown_lines]
+    told.sort(key=lambda item: (not item.causes, not item.faults))
+    silent = [item for item in items if item not in told]
+    if len(silent) < _FEW:
+        told += silent
+        silent = []
+    sheets = explanations(told)
+    if silent:
+        folders: dict[str, list[str]] = {}
+        for item in silent:
+            folder, name = os.path.split(item.source)
+            folders.setdefault(folder, []).append(name)
+        lead = [
+            f"{folder}{': ' if folder else ''}{', '.join(names)}"
+            for folder, names in folders.items()
+        ]
+        title = f"{len(silent)} more files: nothing that the dictionary knows"
+        sheets.append(Sheet(title=title, columns=(), rows=[], tone="good", lead=lead))
+    return sheets
 
 
 def explanation(item: Explanation) -> Sheet:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
+import tarfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +29,7 @@ FETCHED = ROOT.parent / "shared" / "fetched"
 KERNEL = (DATA / "kernel.txt").read_text()
 NCCL = (DATA / "nccl.txt").read_text()
 VLLM = (DATA / "vllm.txt").read_text()
+NOTHING = "nothing that the dictionary knows"
 
 
 def explained(text: str) -> Explanation:
@@ -153,6 +156,37 @@ def test_any_encoding_and_compression(tmp_path: Path, encoded: bytes) -> None:
     (tmp_path / "log").write_bytes(encoded)
     status, out, _ = call("explain", tmp_path / "log", "-f", "json")
     assert (status, json.loads(out)["tables"][0]["causes"]) == (1, ["xid_79"])
+
+
+def _archive(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def test_the_files_of_an_archive_are_logs(tmp_path: Path) -> None:
+    path = tmp_path / "node.tar.gz"
+    healthy = {f"node/{name}.txt": b"all is well\n" for name in ("disks", "mounts", "space\x1b[1m")}
+    _archive(path, {**healthy, "kernel/dmesg.gz": gzip.compress(KERNEL.encode())})
+    status, out, _ = call("explain", path, "-f", "json")
+    causes = {table["source"]: table["causes"] for table in json.loads(out)["tables"]}
+    assert (status, len(causes)) == (1, 4)
+    assert causes[f"{path}/kernel/dmesg.gz"] == ["xid_79"]
+    _, out, _ = call("explain", path)
+    assert out.splitlines()[0].startswith(str(path))
+    assert f"3 more files: {NOTHING}" in " ".join(out.split())
+    assert {char for char in out if not char.isprintable()} <= {"\n"}
+
+
+def test_an_archive_that_is_cut_is_no_healthy_one(tmp_path: Path) -> None:
+    path = tmp_path / "node.tar"
+    _archive(path, {"a": b"all is well\n", "b": os.urandom(1 << 16).hex().encode()})
+    path.write_bytes(path.read_bytes()[: 1 << 14])
+    status, out, err = call("explain", path)
+    assert (status, NOTHING in " ".join(out.split())) == (2, True)
+    assert f"{path} cannot be " in err
 
 
 def test_what_a_log_says_is_shown_without_controls_and_credentials(tmp_path: Path) -> None:
