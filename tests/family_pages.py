@@ -129,15 +129,21 @@ def _code(names: list[str]) -> str:
 
 def _to_expect(rows: Rows, entries: list[dict[str, Any]]) -> str:
     sizes = [row["size"] for row in rows]
-    parts = "".join(
-        f"| {_short(row['size'])} | {row['vcpus']} | {row['memory_gib']} | {_gpus(row)} |"
-        f" {_adapters(row)} | {_disks(row)} | {row['status']} |\n"
-        for row in rows
-    )
-    head = (
-        "| size | vCPUs | memory, GiB | GPUs | InfiniBand | NVMe disks | status |\n"
-        "| --- | --- | --- | --- | --- | --- | --- |\n"
-    )
+    columns = {
+        "size": [_short(size) for size in sizes],
+        "vCPUs": [row["vcpus"] for row in rows],
+        "memory, GiB": [row["memory_gib"] for row in rows],
+        "GPUs": list(map(_gpus, rows)),
+        "InfiniBand": list(map(_adapters, rows)),
+        "NVMe disks": list(map(_disks, rows)),
+        "status": [row["status"] for row in rows],
+    }
+    # A column that has nothing for any size is left out, and named below the table.
+    absent = [name for name, cells in columns.items() if {*cells} == {"none"}]
+    shown = {name: cells for name, cells in columns.items() if name not in absent}
+    head = f"| {' | '.join(shown)} |\n|{' --- |' * len(shown)}\n"
+    parts = "".join(f"| {' | '.join(row)} |\n" for row in zip(*shown.values(), strict=True))
+    parts += f"\nNone has {' or '.join(absent)}.\n" if absent else ""
     limits = [
         (entry, value)
         for entry in entries

@@ -15,11 +15,9 @@ HEAD = """\
 # NCCL's settings
 
 `make options` writes this page from catalog/nccl_settings.yml. The role `nccl` writes the settings
-into `/etc/nccl.conf` (`conf`) and into profiles for jobs on one node, on several (tests of
-collectives, training, serving) and in containers (`/opt/trueup/nccl/profiles`); runs of `nccl`,
-`training` and of `vllm` over several nodes get those of their kind too. [launches](launches.md)
-sets them beside Azure's scripts. Which contexts get the topology
-file stands in [topology](../guides/topology.md). A site's own go over them:
+into `/etc/nccl.conf` (`conf`) and into profiles for jobs (`/opt/trueup/nccl/profiles`); runs of
+`nccl`, `training` and of `vllm` over several nodes get those of their kind too. See also
+[launches](launches.md) and the [topology file](../guides/topology.md). Yours go over them:
 
     nccl_variables: {NCCL_IB_AR_THRESHOLD: "0"}       # nccl.conf, all profiles, nccl and training
     training_variables: {NCCL_ALGO: Ring}             # training alone

@@ -17,12 +17,8 @@ SHOWN = (
     ("deepseek-r1", 1, "Standard_ND96isr_H100_v5"),
     ("deepseek-r1-h200", 1, "Standard_ND96isr_H200_v5"),
     ("llama-3.1-8b", 1, "Standard_ND96asr_v4"),
-    ("llama-3.1-8b", 1, "Standard_ND96amsr_A100_v4"),
-    ("llama-3.1-8b", 1, "Standard_ND96isr_H100_v5"),
-    ("llama-3.1-8b", 1, "Standard_ND96isr_H200_v5"),
     ("llama-3.1-8b", 1, "Standard_NV36ads_A10_v5"),
     ("llama-3.1-8b", 1, "Standard_NV6ads_A10_v5"),
-    ("llama-3.1-8b-cpu", 1, "Standard_HB176-96rs_v4"),
     ("llama-3.1-8b-cpu", 1, "Standard_HB120rs_v3"),
     ("llama-3.1-8b-cpu", 1, "Standard_HB368rs_v5"),
 )
