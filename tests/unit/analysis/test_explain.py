@@ -111,6 +111,8 @@ def test_a_line_has_its_entry(name: str, line: str) -> None:
         "Remapping Failure Occurred : No",
         "nvidia-gridd: License acquired successfully",
         "GPU Recovery Action : None",
+        "GPU Recovery Action : N/A",
+        "Tiny has no vLLM implementation, falling back to Transformers implementation.",
         "0 errors, no failures",
     ],
 )
