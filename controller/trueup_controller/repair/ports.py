@@ -18,6 +18,7 @@ from .case import Case
 from .impact import Insight, Machine
 from .steps import Finding, Way
 
+_MOST_REASON: Final = 300
 _SECONDS: Final = 60
 _STATE: Final = re.compile(r"\bState=(\S+)")
 _REASON: Final = re.compile(r"\bReason=(.*?)(?: \[\S+@\S+\])?$", re.MULTILINE)
@@ -325,8 +326,15 @@ class Playbooks:
         except OSError as error:
             raise BadInput(f"{argv[0]} cannot be started: {error.strerror}") from None
         if status and not may_fail:
-            raise TrueupError(f"{Path(argv[0]).name} ended with {status}: {log}")
+            raise TrueupError(f"{Path(argv[0]).name} ended with {status}{_reason(log)} (see {log})")
         return status
+
+
+def _reason(log: Path) -> str:
+    """The last error in the output of Ansible, shortened."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal: ", "FAILED"))]
+    return f": {errors[-1][:_MOST_REASON]}" if errors else ""
 
 
 def _collected(folder: Path, node: str) -> list[Collected]:

@@ -68,6 +68,7 @@ host = next(value for key, value in hosts.items() if key.endswith("/" + node))
 values = json.loads(argv[argv.index("-e") + 1])
 if "playbooks/evidence.yml" in argv:
     if state.get("half_dead"):
+        print("[ERROR]: Specified inventory, host pattern and/or --limit leaves us with no hosts")
         sys.exit(4)
     import base64
     from trueup_controller import evidence
@@ -266,6 +267,8 @@ def test_without_the_host_nothing_is_reported(site: Site) -> None:
     call("case", "open", "--node", NODE, "--fault", "gpu_off_bus")
     status, out, _ = site.next("--yes", "--no-scheduler")
     assert (status, "the physical host of h100-0001 is not known" in out) == (1, True)
+    failed = [text for row in site.case()["rows"] if "with 4" in (text := str(row))]
+    assert ": [ERROR]: Specified inventory, host" in failed[0]
     assert site.cloud.impacts == {}
     call("case", "record", NODE, "identified", "--host", site.host)
     assert site.next("--yes", "--no-scheduler")[0] == 0
