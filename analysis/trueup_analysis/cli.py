@@ -168,16 +168,15 @@ def _say_version(is_requested: bool) -> None:
 
 @app.callback(
     epilog=examples(
-        "trueup scaling                  # how results/ scales",
-        "trueup cost --region eastus     # what it costs there",
-        "trueup scaling results/20261120T091300Z-7c1e --format markdown",
-        "trueup reference                # published tables, yours beside them",
-        "trueup report                   # one HTML page of everything",
-        "trueup advise stencil grid=512x512x512 steps=1000  # what to rent for it",
+        "trueup read nccl.log --size ND96asr_v4     # figures, checks, a verdict",
+        "journalctl -k | trueup explain -           # known faults, next steps",
+        "trueup import runs/*/ --size auto          # logs become records",
         "trueup health                   # each node against what its size must reach",
-        "trueup topology show --size Standard_ND96asr_v4   # GPUs, NICs, masks",
-        "journalctl -k | trueup explain -                 # known faults, next steps",
+        "trueup report                   # one HTML page of everything",
+        "trueup cost --region eastus     # what it costs there",
+        "trueup scaling                  # how results/ scales",
         "trueup sizes --gpu H100 --gpus 8 --region eastus2 # which, and the price",
+        "trueup advise stencil grid=512x512x512 steps=1000  # what to rent for it",
     )
     + "\n\n"
     + EXIT_CODES

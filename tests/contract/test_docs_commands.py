@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,6 +130,10 @@ def _desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in _files().items():
         (desk / name).parent.mkdir(parents=True, exist_ok=True)
         (desk / name).write_text(text, encoding="utf-8")
+    evidence = desk / "results/evidence/20261130T092327Z-h100-0017.tar.gz"
+    evidence.parent.mkdir()
+    with tarfile.open(evidence, "w:gz") as archive:
+        archive.add(desk / "nccl.log", "nccl.log")
     _, topology, _ = _said(["topology", "write", "--size", "Standard_ND96asr_v4"])
     (desk / "topo.xml").write_text(topology, encoding="utf-8")
     packed = desk / "year.parquet"

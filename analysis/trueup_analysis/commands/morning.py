@@ -118,6 +118,11 @@ def morning(
                 "note: write TRUEUP_WEBHOOK=URL into /etc/trueup/morning.env, mode 0600 (of cron:"
                 " into its file): an address is a secret, and no unit holds it."
             )
+        elif not (mail or hook):
+            say(
+                "note: no --mail, --hook or --webhook is given: nobody gets the message, unless"
+                " /etc/trueup/morning.env (of cron: its file) has TRUEUP_WEBHOOK."
+            )
         return
     message = _message(results, max_age, catalog, site_file)
     print_(message.text + "\n")

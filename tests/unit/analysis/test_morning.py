@@ -243,6 +243,7 @@ def test_a_message_that_cannot_be_sent_is_an_error_and_the_others_are_sent(
 
 def test_the_timer_is_two_units_that_systemd_takes(call_trueup: Any, tmp_path: Path) -> None:
     done = call_trueup("morning", "--timer", "systemd", "-i", "inventories/mine", "--at", "06:15")
+    assert "note: no --mail, --hook or --webhook is given: nobody gets the message" in done.err
     texts = done.out.split("# /etc/systemd/system/")[1:]
     names = [text.partition("\n")[0] for text in texts]
     assert (done.status, names) == (0, ["trueup-morning.service", "trueup-morning.timer"])
