@@ -41,13 +41,14 @@ _OPTIONAL = {
 _CODES = {
     "xid": (
         # XID 45 names the XID that ended the channel.
+        # The second form is that of NVIDIA's device plugin for Kubernetes.
         re.compile(
-            r"NVRM: Xid \([^()]{1,60}\):(?: 45,.{0,200} caused by previous Xid)?"
-            r" {0,4}([0-9]{1,6})\b"
+            r"(?:NVRM: Xid \([^()]{1,60}\):(?: 45,.{0,200} caused by previous Xid)? {0,4}"
+            r"|XidCriticalError: Xid=)([0-9]{1,6})\b"
         ),
-        "NVRM: Xid (",
+        ("NVRM: Xid (", "XidCriticalError: Xid="),
     ),
-    "sxid": (re.compile(r"SXid \(PCI:[^()]{1,60}\): 0{0,9}([0-9]{1,6}), "), "SXid (PCI:"),
+    "sxid": (re.compile(r"SXid \(PCI:[^()]{1,60}\): 0{0,9}([0-9]{1,6}), "), ("SXid (PCI:",)),
 }
 _FATAL = re.compile(r"\b(Non-?fatal|Fatal)\b")
 # So much of a line is searched, so far around the mark; and so many characters above it for the
@@ -63,6 +64,7 @@ _DEVICES: Mapping[str, Sequence[Pattern[str]]] = {
         re.compile(r"\(PCI:([0-9A-Fa-f:.]{5,20})[^)]{0,40}\)"),
         re.compile(rf"(?:GPU|GPU at PCI:|nvidia|mlx5_core|nvme|probe of|pcieport) {{0,2}}{_PCI}"),
         re.compile(r"\b([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\b"),
+        re.compile(r" on Device=(GPU-[0-9a-f-]{36})"),
     ),
     "gpu": (
         re.compile(r"\bGPU ?#?([0-9]{1,3})\b"),
@@ -204,10 +206,11 @@ class Dictionary:
     def find(self, text: str) -> Iterator[Match]:
         """The lines of a text that hold entries, in no order; a line once for each entry."""
         yield from find_entries(text, self.entries.values())
-        for kind, (pattern, mark) in _CODES.items():
-            for start, line, _ in _lines_with(text, mark):
-                for code in pattern.finditer(line):
-                    yield _match(self._coded_entry(kind, code), start, line, "")
+        for kind, (pattern, marks) in _CODES.items():
+            for mark in marks:
+                for start, line, _ in _lines_with(text, mark):
+                    for code in pattern.finditer(line):
+                        yield _match(self._coded_entry(kind, code), start, line, "")
 
     def first_cause(self, text: str) -> Optional[Match]:
         """The first line that holds a fault which nothing else in the text explains; None without
