@@ -532,12 +532,16 @@ def backtest(tests: Sequence[Tested]) -> list[Sheet]:
     return [_coverage(tests), *(_tested(unit, some) for unit, some in by_unit.items())]
 
 
+_ALL: Final = "all"
+
+
 def _coverage(tests: Sequence[Tested]) -> Sheet:
     groups: dict[tuple[str, str, str, str], list[Tested]] = {}
     for test in tests:
-        key = (test.kind, test.point.condition, test.held, test.distance)
-        groups.setdefault(key, []).append(test)
-    order = {name: rank for rank, name in enumerate(DISTANCES)}
+        of_kind = (test.kind, test.point.condition, test.held)
+        for distance in (test.distance, _ALL) if test.distance else ("",):
+            groups.setdefault((*of_kind, distance), []).append(test)
+    order = {name: rank for rank, name in enumerate((*DISTANCES, _ALL))}
     rows = []
     for key, some in sorted(groups.items(), key=lambda group: (*group[0][:3], order[group[0][3]])):
         reached = coverage(some)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from trueup_analysis import catalog
-from trueup_analysis.figures.advise import backtest
-from trueup_analysis.figures.advise.estimates import AWAY, FAR, NEAR, PUBLISHED, SAME, Evidence
+from trueup_analysis.figures.advise import backtest, nearby
+from trueup_analysis.figures.advise.estimates import NEAR, PUBLISHED, SAME, Evidence
 from trueup_analysis.figures.advise.kinds import TOLD, mlperf
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.advise.points import Point, Prediction
@@ -73,30 +73,22 @@ def test_a_publisher_has_no_part_in_the_width_of_its_range_by_hand() -> None:
     assert not any(trial.covered for trial in tested if trial.point.source == "d")
 
 
-def test_a_range_is_never_narrower_farther_away() -> None:
-    def trial(distance: str, ratio: float, index: int) -> backtest.Trial:
-        source = f"{distance}{index % 5}"
-        told = Prediction(ratio, (), distance=distance)
-        return backtest.Trial(point(source, 1.0), told, backtest.SOURCE)
+def test_errors_count_over_their_doubt_by_hand() -> None:
+    """19 predictions that are 1.1 times off at a tenth of the doubt, one 9 times: 1.1^10 at a doubt
+    of 1, and the root of it at a half."""
 
-    wide = backtest._widths(
-        [
-            *(trial(SAME, 1.2, index) for index in range(18)),
-            # One result sets no range.
-            trial(SAME, 9.0, 18),
-            *(trial(NEAR, 2.0, index) for index in range(4)),
-            *(trial(AWAY, 1.5, index) for index in range(20)),
-            *(trial(FAR, 1.1, index) for index in range(20)),
-        ]
-    )
+    def trial(ratio: float, doubt: float, index: int) -> backtest.Trial:
+        return backtest.Trial(
+            point(f"{index % 5}", 1.0), Prediction(ratio, (), doubt=doubt), backtest.SOURCE
+        )
+
+    every = [trial(1.1, 0.1, index) for index in range(19)]
+    wide = backtest._width([*every, trial(9.0, 0.1, 19)])
     assert wide is not None
-    # Four errors say too little of "near": they count with those of the next distance.
-    assert [(name, round(factor, 3)) for name, factor in wide.by_distance] == [
-        (SAME, 1.2),
-        (AWAY, 2.0),
-        (FAR, 2.0),
-    ]
-    assert (wide.of(NEAR), wide.of("")) == (pytest.approx(2.0), pytest.approx(1.2))
+    assert wide == pytest.approx(1.1**10)
+    at_half = backtest.expected(Prediction(2.0, (), distance=SAME, doubt=0.5), wide)
+    assert (at_half.low, at_half.high) == pytest.approx((2 / 1.1**5, 2 * 1.1**5))
+    assert backtest._width(every[:2]) is None
 
 
 def test_mlperf_is_told_by_systems_of_the_same_round() -> None:
@@ -115,8 +107,8 @@ def test_mlperf_is_told_by_systems_of_the_same_round() -> None:
     assert (later.rate, later.distance) == (pytest.approx(800.0), NEAR)
 
 
-def test_engines_beyond_the_requests_in_flight_wait() -> None:
-    """8 replicas of 2 GPUs with 3 requests in flight: three engines work, one request each."""
+def served(**given: str) -> list[Point]:
+    """The points of a row of evidence.csv: Llama 3.1 70B on 16 x H100."""
     columns = dict.fromkeys(rows.COLUMNS, "") | {
         "source": "s",
         "publisher": "p",
@@ -135,13 +127,46 @@ def test_engines_beyond_the_requests_in_flight_wait() -> None:
         "metric": rows.OUTPUT_RATE,
         "value": "60",
         "unit": "tokens/s",
+        **given,
     }
     knowledge = known()
     row = rows.of_text(columns, "test")
     knowledge.once("evidence", lambda: rows.results([row]))
-    (served,) = results._outside(knowledge)
-    traits = served.traits
+    return list(results._outside(knowledge))
+
+
+def test_engines_beyond_the_requests_in_flight_wait() -> None:
+    """8 replicas of 2 GPUs with 3 requests in flight: three engines work, one request each."""
+    (three,) = served()
+    traits = three.traits
     assert (traits["groups"], traits["in_flight"], traits["layout"].tensor) == (3, 1.0, 2)
+
+
+def test_a_pipeline_is_no_layout_of_a_point() -> None:
+    assert served(parallelism="tp2 pp4", count="8") == []
+    assert [each.traits["layout"].tensor for each in served(parallelism="tp8 pp1")] == [8]
+
+
+def test_requests_that_fit_depend_on_the_engine_by_hand() -> None:
+    """Llama 3.1 70B on 2 x H100: 80 GiB x 0.92 - 65.7 - 3 = 4.9 GiB each have room for the cache of
+    10999 tokens of 2 x 80 x 4 x 128 x 2 bytes twice, and of 10499 three times: vLLM fills the cache
+    as answers grow, TensorRT-LLM keeps room for whole answers."""
+    flights = []
+    for engine in ("vllm", "TensorRT-LLM"):
+        (full,) = served(
+            engine=engine, count="2", tokens_in="9999", tokens_out="1000", concurrency="64"
+        )
+        seen = nearby.seen(full, known())
+        assert seen is not None
+        flights.append(2 ** seen.logs[2])
+    assert flights == pytest.approx([3, 2])
+
+
+def test_a_benchmark_without_a_limit_has_as_many_in_flight_as_its_program_takes() -> None:
+    offline = {"scenario": "offline", "concurrency": ""}
+    assert [each.traits["in_flight"] for each in served(**offline)] == [1024]
+    trt = served(engine="TensorRT-LLM", **offline)
+    assert [each.traits["in_flight"] for each in trt] == [4096]
 
 
 def test_the_catalogs_results_hold_what_the_guide_promises() -> None:
@@ -152,7 +177,10 @@ def test_the_catalogs_results_hold_what_the_guide_promises() -> None:
     reached = backtest.coverage(tested)
     assert (reached.tried >= 100, reached.sources >= 5) == (True, True)
     assert reached.inside / reached.tried == pytest.approx(0.9, abs=0.05)
-    assert reached.width < 2.5
+    assert reached.width < 2.0
+    dense = [trial for trial in tested if trial.point.condition == "dense, no prefix cache"]
+    assert len(dense) > 150
+    assert backtest.coverage(dense).width < 1.76
     (deepseek,) = [
         trial
         for trial in tested

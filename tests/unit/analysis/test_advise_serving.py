@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,51 @@ def test_the_nearest_result_moves_the_roofline_by_hand() -> None:
     assert found is not None
     assert found.ratio == pytest.approx(1, abs=0.05)
     assert found.distance == "far"
+
+
+def test_fixed_times_are_more_doubtful_than_the_memorys_by_hand() -> None:
+    """A dense model is doubted by 0.15 of the memory's share of the time, 0.3 of the tensor cores',
+    0.7 of the rest, squares added to 0.1. A step reads 15.0 GB at 0.85 x 3350 GB/s, 5.3 ms, and its
+    32 layers take 1.4 ms; on eight GPUs 0.66 ms, 1.4 ms and 64 messages of 20 us. A mixture is
+    doubted as a whole."""
+    llama = config.of_document(public("Llama-3.1-8B"), "llama")
+    work = Work(100, 2000)
+    doubts = [
+        nearby.seen(results.point(H100, llama, Layout(ranks), work, 1), known()) for ranks in (1, 8)
+    ]
+    alone, eight = (each.doubt for each in doubts if each is not None)
+    one, many = 5.3 / (5.3 + 1.4), 0.66 / (0.66 + 1.4 + 1.28)
+    assert alone == pytest.approx(math.hypot(0.1, 0.15 * one, 0.7 * (1 - one)), rel=0.05)
+    assert eight == pytest.approx(math.hypot(0.1, 0.15 * many, 0.7 * (1 - many)), rel=0.05)
+    mixture = config.of_document(public("Qwen3-30B-A3B"), "q")
+    whole = nearby.seen(results.point(H100, mixture, Layout(1), work, 1), known())
+    assert whole is not None
+    assert whole.doubt == 1
+
+
+def test_gpus_multiply_at_the_rates_of_their_own() -> None:
+    """Of the datasheets: GB200 2500 TFLOP/s in BF16, 10000 in FP4, no FP4 on H100; 0.65 of MI300X's
+    1307.4, whose messages take two steps over 448 GB/s."""
+    sizes = ("Standard_ND128isr_NDR_GB200_v6", H100, "Standard_ND96isr_MI300X_v5")
+    gb200, h100, mi300x = (gpu_of(size, known()) for size in sizes)
+    assert gb200 is not None
+    assert h100 is not None
+    assert mi300x is not None
+    assert (gb200.flops, gb200.flops_4, gb200.link) == (2500e12, 10000e12, 900e9)
+    assert h100.flops_4 == h100.flops
+    assert mi300x.flops == pytest.approx(0.65 * 1307.4e12)
+    assert (mi300x.link, mi300x.message / h100.message) == (448e9, 2)
+    model = config.of_document(public("Llama-3.1-8B"), "llama")
+    four, sixteen = (
+        replace(model, quantization=model.quantization._replace(compute=bits)) for bits in (4, 16)
+    )
+    long = Work(8000, 1)
+    times = [
+        [step(each, gpu, Layout(1), long, 1).prefill for each in (four, sixteen)]
+        for gpu in (gb200, h100)
+    ]
+    assert times[0][0] < times[0][1] / 2
+    assert times[1][0] == times[1][1]
 
 
 def test_short_prompts_share_a_step() -> None:

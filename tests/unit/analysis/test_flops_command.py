@@ -106,7 +106,7 @@ def test_bad_input_is_one_sentence(told: Any, words: list[str], message: str) ->
     [
         ("Standard_HB120rs_v3", "has no GPU"),
         ("Standard_NV6ads_A10_v5", "has a share of a A10-24GB"),
-        ("Standard_ND128isr_NDR_GB200_v6", "no datasheet peak of a GB200"),
+        ("Standard_ND40rs_v2", "no datasheet peak of a V100"),
     ],
 )
 def test_a_size_without_a_peak_is_refused(size: str, message: str) -> None:

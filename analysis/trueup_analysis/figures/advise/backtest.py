@@ -4,9 +4,9 @@ ranges are."""
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .estimates import DISTANCES, PUBLISHED, UNTESTED, Range, around, spread
+from .estimates import PUBLISHED, UNTESTED, Range, around, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,24 +16,8 @@ if TYPE_CHECKING:
 
 # Fewer errors than this say nothing of the next one.
 LEAST_ERRORS = 3
-# With fewer errors at a distance, those of the next farther one count too: of 19 the second largest
-# bounds nine of ten, so that no single result sets a range.
-_LEAST_AT_DISTANCE: Final = 19
 # The parts that were held out: all results of a source, or of the only source one result.
 SOURCE, ROW = "publisher", "result"
-
-
-class Widths(NamedTuple):
-    """How many times more or less than predicted a result may be, by the distance of the nearest
-    result."""
-
-    by_distance: tuple[tuple[str, float], ...]
-
-    def of(self, distance: str) -> float:
-        """At a distance, else at the next farther one that was tested, else the farthest."""
-        rank = DISTANCES.index(distance)
-        farther = [wide for name, wide in self.by_distance if DISTANCES.index(name) >= rank]
-        return farther[0] if farther else self.by_distance[-1][1]
 
 
 class Trial(NamedTuple):
@@ -49,9 +33,10 @@ class Trial(NamedTuple):
     held: str
 
     @property
-    def log_error(self) -> float:
+    def error(self) -> float:
+        """The logarithm of predicted over known, over the doubt of the prediction."""
         assert self.prediction is not None  # noqa: S101 (asked of a prediction alone)
-        return math.log(self.prediction.rate / self.point.rate)
+        return math.log(self.prediction.rate / self.point.rate) / self.prediction.doubt
 
 
 class Tested(NamedTuple):
@@ -98,37 +83,23 @@ def trials(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> Iterat
             yield Trial(point, kind.predict(point, peers, knowledge), SOURCE)
 
 
-def widths(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> Widths | None:
-    """None where too little is known to say."""
-    return _widths([trial for trial in trials(kind, points, knowledge) if trial.prediction])
+def width(kind: Tells, points: Sequence[Point], knowledge: Knowledge) -> float | None:
+    """How many times more or less than predicted a result may be, at a doubt of 1. None where too
+    little is known to say."""
+    return _width([trial for trial in trials(kind, points, knowledge) if trial.prediction])
 
 
-def _widths(known: Sequence[Trial]) -> Widths | None:
+def _width(known: Sequence[Trial]) -> float | None:
     if len(known) < LEAST_ERRORS:
         return None
-    errors: dict[str, list[float]] = {}
-    for trial in known:
-        if trial.prediction is not None:
-            errors.setdefault(trial.prediction.distance, []).append(trial.log_error)
-    by_distance: list[tuple[str, float]] = []
-    pooled: list[float] = []
-    widest = 1.0
-    names = sorted(errors, key=DISTANCES.index)
-    for name in names:
-        pooled += errors[name]
-        if len(pooled) >= _LEAST_AT_DISTANCE or name == names[-1]:
-            # Farther away nothing is known better, whatever some sources happen to show.
-            widest = max(widest, spread(pooled))
-            by_distance.append((name, widest))
-            pooled = []
-    return Widths(tuple(by_distance))
+    return spread([trial.error for trial in known])
 
 
-def expected(prediction: Prediction, wide: Widths) -> Range:
+def expected(prediction: Prediction, wide: float) -> Range:
     """The range of a prediction. Where no distance is measured, it is wider where the data have not
     been, since nothing tested that."""
     untested = UNTESTED if prediction.beyond and not prediction.distance else 1.0
-    return around(prediction.rate, wide.of(prediction.distance) * untested)
+    return around(prediction.rate, wide**prediction.doubt * untested)
 
 
 def test(kind: Tells, knowledge: Knowledge) -> list[Tested]:
@@ -143,12 +114,12 @@ def test(kind: Tells, knowledge: Knowledge) -> list[Tested]:
     for condition in dict.fromkeys(point.condition for point in published):
         alike = [point for point in published if point.condition == condition]
         every = list(trials(kind, alike, knowledge))
-        wide: dict[tuple[str, int], Widths | None] = {}
+        wide: dict[tuple[str, int], float | None] = {}
         for index, trial in enumerate(every):
             prediction, apart = trial.prediction, index if trial.held == ROW else -1
             key = (trial.point.source, apart)
             if key not in wide:
-                wide[key] = _widths(
+                wide[key] = _width(
                     [
                         other
                         for at, other in enumerate(every)

@@ -13,8 +13,9 @@ from ..models.roofline import gpu_of, sequences, speed, step
 from .estimates import AWAY, FAR, NEAR, SAME
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ..models.roofline import Gpu
     from .knowledge import Knowledge
     from .points import Point
 
@@ -30,6 +31,15 @@ _REACH, _DOUBT = 0.4, 0.1
 # Memory that engines take, by their defaults, and their workspace.
 SHARE: Final = 0.92
 _WORKSPACE: Final = 3 * 2**30
+# Engines that start a request only where its whole answer has room (TensorRT-LLM's capacity
+# scheduler policy GUARANTEED_NO_EVICT); vLLM and SGLang give memory as the answer grows.
+_RESERVING: Final = ("tensorrt-llm", "trt")
+# Of a dense model the logarithm of a predicted time may be off by so much of the share that memory,
+# tensor cores, and fixed times and messages have of it, and by a tenth at least: what engines reach
+# of a bandwidth is known to a sixth, of tensor cores to a third, fixed times to a factor of two.
+# Of a mixture the experts make each of them as doubtful. Chosen beforehand, not fitted.
+_MEMORY, _TENSORS, _FIXED, _ANY = 0.15, 0.3, 0.7, 0.1
+_STEP: Final = 1.01
 # Farthest distance of each class.
 _CLASSES: Final = ((0.3, SAME), (1.2, NEAR), (2.5, AWAY), (math.inf, FAR))
 
@@ -39,11 +49,13 @@ class Seen(NamedTuple):
 
     Attributes:
         seconds: of one group for a request by the roofline, all in flight counted.
+        doubt: of ``seconds``, as of a Prediction.
         model: equal for models of as many parameters, to two hundredths.
         logs: to the base 2 of tokens in and out, requests in flight, tensor parallel ranks.
     """
 
     seconds: float
+    doubt: float
     model: int
     active: float
     gpu: str
@@ -59,12 +71,14 @@ class Nearby(NamedTuple):
 
     Attributes:
         ratio: predicted over computed seconds.
+        doubt: as of a Prediction.
     """
 
     seconds: float
     used: list[Point]
     distance: str
     ratio: float
+    doubt: float
 
 
 def seen(point: Point, knowledge: Knowledge) -> Seen | None:
@@ -81,20 +95,38 @@ def _seen(point: Point, knowledge: Knowledge) -> Seen | None:
         return None
     model, layout, work = traits["model"], traits["layout"], traits["work"]
     room = gpu.memory_bytes * SHARE - model.weight_bytes / layout.tensor - _WORKSPACE
-    # Those in flight whose KV cache fits.
-    batch = max(1.0, min(traits["in_flight"], sequences(room, model, layout, work)))
-    computed = speed(step(model, gpu, layout, work, batch), work, batch)
+    program = traits.get("program", "vllm")
+    # Those in flight whose KV cache fits: an answer is half written on the mean.
+    held = work if program in _RESERVING else work._replace(tokens_out=work.tokens_out / 2)
+    batch = max(1.0, min(traits["in_flight"], sequences(room, model, layout, held)))
+
+    def computed(gpu: Gpu) -> float:
+        rate = speed(step(model, gpu, layout, work, batch), work, batch).requests_per_second
+        return 1 / rate
+
     lengths = (work.tokens_in, work.tokens_out, batch, layout.tensor)
     return Seen(
-        seconds=1 / computed.requests_per_second,
+        seconds=computed(gpu),
+        doubt=1.0 if model.experts else _doubt(gpu, computed),
         model=round(math.log(model.parameters) / 0.02),
         active=math.log2(model.active_parameters),
         gpu=gpu.model,
         width=model.quantization.least_width,
-        program=traits.get("program", "vllm"),
+        program=program,
         scenario=traits.get("scenario", ""),
         logs=tuple(math.log2(each) for each in lengths),
     )
+
+
+def _doubt(gpu: Gpu, computed: Callable[[Gpu], float]) -> float:
+    seconds = computed(gpu)
+    wider = gpu._replace(bandwidth=gpu.bandwidth * _STEP)
+    faster = gpu._replace(
+        flops=gpu.flops * _STEP, flops_8=gpu.flops_8 * _STEP, flops_4=gpu.flops_4 * _STEP
+    )
+    memory, tensors = ((seconds / computed(other) - 1) / (_STEP - 1) for other in (wider, faster))
+    fixed = max(0.0, 1 - memory - tensors)
+    return math.hypot(_MEMORY * memory, _TENSORS * tensors, _FIXED * fixed, _ANY)
 
 
 def tell(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Nearby | None:
@@ -118,7 +150,7 @@ def tell(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Nearby 
     ]
     distance = next(name for most, name in _CLASSES if nearest[0][0] <= most)
     ratio = math.exp(log)
-    return Nearby(question.seconds * ratio, used, distance, ratio)
+    return Nearby(question.seconds * ratio, used, distance, ratio, question.doubt)
 
 
 def _measured(peers: Sequence[Point], knowledge: Knowledge) -> list[tuple[Point, Seen, float]]:

@@ -40,13 +40,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A rate from known points, which of them, how it lies outside of them, and how far the nearest
-    point is (one of DISTANCES)."""
+    """A rate from known points.
+
+    Attributes:
+        evidence: of the points that it is from.
+        beyond: how it lies outside of them.
+        distance: of the nearest point (one of DISTANCES).
+        doubt: its errors are held against this many times as large ones of others.
+    """
 
     rate: float
     evidence: tuple[Evidence, ...]
     beyond: str = ""
     distance: str = ""
+    doubt: float = 1.0
 
 
 class Tells(Protocol):

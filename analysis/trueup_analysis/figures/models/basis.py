@@ -110,14 +110,14 @@ def of_nearest(target: Point, knowledge: Knowledge) -> Basis:
     )
     wide = knowledge.once(
         ("serving widths", target.condition),
-        lambda: backtest.widths(results.TELLS, alike, knowledge),
+        lambda: backtest.width(results.TELLS, alike, knowledge),
     )
     basis = nearby.tell(target, alike, knowledge)
     datasheet = Evidence(MODEL, "the GPU's datasheet")
     if basis is None or wide is None:
         beyond = f"no result of such work ({target.condition})."
         return _basis(ROOFLINE, 1.0, _SPREAD[ROOFLINE], (datasheet,), beyond)
-    spread, rate = wide.of(basis.distance), 1 / basis.ratio
+    spread, rate = wide**basis.doubt, 1 / basis.ratio
     evidence = tuple(dict.fromkeys(point.evidence for point in basis.used if point.evidence))
     beyond, model = _beyond(target, alike, knowledge), target.traits["model"]
     is_of_model = any(_is_like(model, point.traits["model"]) for point in basis.used)

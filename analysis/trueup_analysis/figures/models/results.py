@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,9 +35,13 @@ _CACHED: Final = 0.5
 _BYTES: Final = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5}
 # Engines that keep the KV cache of FP8 weights in FP8 (ModelOpt's checkpoints).
 _FP8_CACHE: Final = re.compile(r"tensorrt", re.IGNORECASE)
-# Requests at a time at most where a result has as many as its engine takes.
-_MOST_IN_FLIGHT: Final = 1024.0
-_RANKS: Final = re.compile(r"\b[tp]p(\d+)")
+# Requests at a time at most where a result has as many as its engine takes: vLLM's default for
+# large GPUs, and of trtllm-bench (tensorrt_llm/bench/build/tuning.py, 2025).
+_USUAL_IN_FLIGHT: Final = 1024.0
+_MOST_IN_FLIGHT: Final = {"tensorrt-llm": 4096.0}
+_RANKS: Final = re.compile(r"\btp(\d+)")
+# Results of pipelines are left out: no layout here has stages.
+_PIPELINE: Final = re.compile(r"\bpp([2-9]|\d\d)")
 # Parameters of a record that name its model.
 _NAMES: Final = ("recipe", "served_model_name", "model_id", "model")
 _LENGTHS: Final = re.compile(r"conc (?P<flight>\d+)(?:, (?:ISL/OSL )?(?P<tokens>\d{3,})\b)?")
@@ -90,7 +95,7 @@ def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Pred
     work: Work = target.traits["work"]
     tokens = (work.tokens_in + work.tokens_out) * target.traits["groups"]
     evidence = evidence_of(basis.used)
-    return Prediction(tokens / basis.seconds, evidence, distance=basis.distance)
+    return Prediction(tokens / basis.seconds, evidence, distance=basis.distance, doubt=basis.doubt)
 
 
 class Serving(NamedTuple):
@@ -166,8 +171,8 @@ def _walkthrough(knowledge: Knowledge) -> Iterator[Point]:
 
 
 def _outside(knowledge: Knowledge) -> Iterator[Point]:
-    """Results of evidence.csv whose prompts' and answers' lengths are stated, without
-    speculation."""
+    """Results of evidence.csv whose prompts' and answers' lengths are stated, without speculation
+    and without pipeline parallelism."""
     by_name = outside.models(knowledge)
     for result in outside.results(knowledge):
         row = result.row
@@ -179,27 +184,29 @@ def _outside(knowledge: Knowledge) -> Iterator[Point]:
             and figures is not None
             and is_complete
             and row.scenario in ("", "offline")
+            and not _PIPELINE.search(row.parallelism)
         ):
             yield _of_row(result, size, figures, knowledge)
 
 
 def _of_row(result: Result, size: str, figures: Mapping[str, str], knowledge: Knowledge) -> Point:
     row, rate = result.row, result.figures[rows.OUTPUT_RATE]
-    has_small_cache = row.precision == "fp8" and bool(_FP8_CACHE.search(row.engine))
+    has_small_cache = row.precision in ("fp8", "fp4") and bool(_FP8_CACHE.search(row.engine))
     width = _BYTES[row.precision or figures["precision"]]
     facts = {
         **{name: value for name, value in figures.items() if value},
         "bytes_per_parameter": width,
         "kv_bytes": 1 if has_small_cache else 2,
     }
-    key = ("evidence model", row.model, width, has_small_cache)
-    model = knowledge.once(key, lambda: config.of_figures(row.model, facts))
+    key = ("evidence model", row.model, row.precision, has_small_cache)
+    model = knowledge.once(key, lambda: _model(row.model, facts, row.precision))
     devices = _devices(row, model, size, knowledge)
     servers = max(1, row.count // devices)
     if row.concurrency:
         # With fewer requests in flight than servers, the others wait.
         servers = min(servers, math.ceil(row.concurrency))
-    in_flight = row.concurrency / servers if row.concurrency else _MOST_IN_FLIGHT
+    most = _MOST_IN_FLIGHT.get(row.engine.lower(), _USUAL_IN_FLIGHT)
+    in_flight = row.concurrency / servers if row.concurrency else most
     work = Work(round(row.tokens_in), round(row.tokens_out))
     lengths = f"{work.tokens_in} in, {work.tokens_out} out, {in_flight:.0f} in flight"
     return point(
@@ -215,10 +222,18 @@ def _of_row(result: Result, size: str, figures: Mapping[str, str], knowledge: Kn
     )
 
 
+def _model(name: str, facts: Mapping[str, Any], precision: str) -> ModelConfig:
+    """With NVFP4 the activations have 4 bits too."""
+    model = config.of_figures(name, facts)
+    if precision != "fp4":
+        return model
+    return replace(model, quantization=model.quantization._replace(compute=4))
+
+
 def _devices(row: Row, model: ModelConfig, size: str, knowledge: Knowledge) -> int:
     """GPUs of one server: as stated, else the fewest that hold the weights."""
-    if ranks := [int(count) for count in _RANKS.findall(row.parallelism)]:
-        return min(row.count, math.prod(ranks))
+    if ranks := _RANKS.search(row.parallelism):
+        return min(row.count, int(ranks[1]))
     memory = float(knowledge.sizes[size]["gpu_memory_gib"] or 0) * 2**30 * nearby.SHARE
     devices = 1
     while devices < row.count and devices * memory < model.weight_bytes:

@@ -40,22 +40,29 @@ EXCHANGE_SECONDS: Final = 40e-6
 _ACTIVATION_BYTES: Final = 2
 # Tokens of a step that holds prompts: vLLM's own default for large GPUs.
 BATCHED_TOKENS: Final = 8192
-# Bytes/s in one direction of a GPU (NVIDIA's datasheets of A100, H100 and their NVL forms).
+# Bytes/s in one direction of a GPU (datasheets of NVIDIA's GPUs, their NVL forms, and of MI300X).
 _LINKS: Final[Mapping[str, float]] = {
     "NVLink3 bridge": 300e9,
     "NVLink4 bridge": 300e9,
     "NVLink3": 300e9,
     "NVLink4": 450e9,
+    "NVLink (1.8 TB/s)": 900e9,
+    "Infinity Fabric": 448e9,
 }
 # PCIe 4.0 x16, where GPUs have no link of their own.
 _PCIE: Final = 25e9
 # GPUs whose tensor cores multiply FP8, at twice the rate of BF16 (their datasheets).
 _FP8: Final = re.compile(r"H[12]00|MI300X|GB[23]00|RTX-PRO-6000")
+# And FP4, at four times the rate of BF16 at least.
+_FP4: Final = re.compile(r"GB[23]00|RTX-PRO-6000")
+# What matrix products reach of the peak, over what they do on H100: 620 of 1307 and 720 of 989
+# TFLOP/s in BF16 (SemiAnalysis, "MI300X vs H100 vs H200 Benchmark", 2024-12-22).
+_PRODUCTS: Final = {"MI300X-192GB": 0.65}
 
 
 class Gpu(NamedTuple):
     """Rates of one GPU: bytes/s and flop/s, of its link to the others of a node, and of its
-    adapter to other nodes."""
+    adapter to other nodes; seconds of a message to the others."""
 
     model: str
     memory_bytes: float
@@ -64,6 +71,8 @@ class Gpu(NamedTuple):
     flops_8: float
     link: float
     fabric: float = 0.0
+    flops_4: float = 0.0
+    message: float = MESSAGE_SECONDS
 
 
 class Layout(NamedTuple):
@@ -140,14 +149,22 @@ def gpu_of(size: str, knowledge: Knowledge) -> Gpu | None:
     peak, bandwidth = knowledge.bf16_peak(size), knowledge.gpu_bandwidth(size)
     if peak is None or bandwidth is None or not row["gpu_memory_gib"]:
         return None
-    has_fp8 = _FP8.match(row["gpu_model"])
-    link = next(
-        (rate for name, rate in _LINKS.items() if row["gpu_interconnect"].startswith(name)), _PCIE
+    name = row["gpu_model"]
+    interconnect = row["gpu_interconnect"]
+    link = next((rate for form, rate in _LINKS.items() if interconnect.startswith(form)), _PCIE)
+    flops = peak * _PRODUCTS.get(name, 1.0)
+    return Gpu(
+        model=name,
+        memory_bytes=float(row["gpu_memory_gib"]) * 1024**3,
+        bandwidth=bandwidth,
+        flops=flops,
+        flops_8=flops * (2 if _FP8.match(name) else 1),
+        flops_4=flops * (4 if _FP4.match(name) else 1),
+        link=link,
+        fabric=float(row["rdma_gbps_per_nic"] or 0) * 1e9 / 8,
+        # Without a switch between the GPUs a message takes two steps.
+        message=MESSAGE_SECONDS * (1 if interconnect[:2] == "NV" and link > _PCIE else 2),
     )
-    memory = float(row["gpu_memory_gib"]) * 1024**3
-    fabric = float(row["rdma_gbps_per_nic"] or 0) * 1e9 / 8
-    flops_8 = peak * (2 if has_fp8 else 1)
-    return Gpu(row["gpu_model"], memory, bandwidth, peak, flops_8, link, fabric)
 
 
 def step(model: ModelConfig, gpu: Gpu, layout: Layout, work: Work, batch: float) -> Step:
@@ -193,8 +210,9 @@ def _attention(model: ModelConfig, tokens: float) -> float:
 
 
 def _flops(model: ModelConfig, gpu: Gpu) -> float:
-    if model.quantization.compute == 8 and gpu.flops_8 > gpu.flops:
-        return gpu.flops_8 * TENSOR_SHARE_8
+    peak = {8: gpu.flops_8, 4: gpu.flops_4}.get(model.quantization.compute, 0.0)
+    if peak > gpu.flops:
+        return peak * TENSOR_SHARE_8
     return gpu.flops * TENSOR_SHARE
 
 
@@ -223,7 +241,7 @@ def _messages(model: ModelConfig, gpu: Gpu, layout: Layout, tokens: float) -> fl
         ranks, is_wide = layout.tensor, layout.tensor > _MOST_OF_A_NODE
         slowest = gpu.fabric * LINK_SHARE if is_wide and gpu.fabric else link
         reduced = 2 * (ranks - 1) / ranks * size / slowest
-        latency = MESSAGE_SECONDS * (1 if gpu.link > _PCIE else 2) + _FABRIC_SECONDS * is_wide
+        latency = gpu.message + _FABRIC_SECONDS * is_wide
         seconds += 2 * model.layers * (latency + reduced)
     if layout.expert and layout.tensor * layout.data > 1:
         is_wide = layout.nodes > 1 and gpu.fabric > 0

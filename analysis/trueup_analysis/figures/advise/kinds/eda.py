@@ -18,7 +18,7 @@ from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
 from ..access import level_prices
-from ..backtest import expected, widths
+from ..backtest import expected, width
 from ..estimates import PUBLISHED, Evidence, Range
 from ..knowledge import Knowledge, number
 from ..points import Point, Prediction
@@ -373,7 +373,7 @@ def _store(bought_level: Level, service: Service, ask: Ask, held: Held) -> Store
     condition = _condition(bought_level.name)
     every = held.known.once(("eda", "points"), lambda: points(held.known))
     alike = [point for point in every if point.condition == condition]
-    wide = held.known.once(("eda", condition), lambda: widths(TELLS, alike, held.known))
+    wide = held.known.once(("eda", condition), lambda: width(TELLS, alike, held.known))
     target = Point(
         "",
         bought_level.name,

@@ -12,7 +12,7 @@ from trueup_node.cases import Case
 from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
-from ..backtest import expected, widths
+from ..backtest import expected, width
 from ..estimates import Assumption, Estimate, Range, Refusal
 from ..knowledge import Knowledge, number
 from ..points import Point, Prediction
@@ -189,7 +189,7 @@ class _Maker(NamedTuple):
         target, need = self.need.asked(size, nodes), self.need
         alike = [point for point in self.every if point.condition == target.condition]
         wide = self.known.once(
-            (self.kind.name, target.condition), lambda: widths(self.kind, alike, self.known)
+            (self.kind.name, target.condition), lambda: width(self.kind, alike, self.known)
         )
         prediction = None if wide is None else self.kind.predict(target, alike, self.known)
         if prediction is None or wide is None:
