@@ -80,18 +80,24 @@ def baseline(cases: Sequence[Case], unhealthy: Collection[str], today: str) -> B
     held = _measurements(cases, unhealthy)
     entries, beyond = [], []
     left_out = [f"{name}: failed a check, not counted" for name in sorted(unhealthy)]
+    too_few: dict[str, list[str]] = {}
     for key, values in held.items():
         if len(values.nodes) < LEAST_NODES or len(values.values) < _LEAST_VALUES:
             counted = (
                 f"{plural(len(values.values), 'value')} of {plural(len(values.nodes), 'node')}"
             )
-            left_out.append(f"{_what(key)}: {counted}, and a limit needs {LEAST_NODES} nodes")
+            too_few.setdefault(counted, []).append(_what(key))
             continue
         entry, far = _entry(key, values, today)
         entries.append(entry)
         beyond += far
+    left_out += [
+        f"{counted}, and a limit needs {LEAST_NODES} nodes and {_LEAST_VALUES} values:"
+        f" {'; '.join(dict.fromkeys(names))}"
+        for counted, names in too_few.items()
+    ]
     if not entries:
-        raise BadInput("; ".join(left_out) or "no record is ok and of a known size")
+        raise BadInput(". ".join(left_out) or "no record is ok and of a known size")
     return Baseline(entries, beyond, left_out)
 
 
