@@ -65,7 +65,13 @@ def _limits() -> str:
         (figure, limit, ", ".join(dict.fromkeys(sizes)), numbers[source])
         for (figure, limit, source), sizes in sizes_of.items()
     ]
-    rows = "".join(f"| {' | '.join(row)} |\n" for row in family_pages.merged(cells))
+    figures: dict[tuple[str, ...], list[str]] = {}
+    for figure, *tail in family_pages.merged(cells):
+        figures.setdefault((figure.split(":")[0], *tail), []).append(figure.split(": ", 1)[1])
+    rows = "".join(
+        f"| {benchmark}: {'; '.join(names)} | {' | '.join(tail)} |\n"
+        for (benchmark, *tail), names in figures.items()
+    )
     head = "| figure | limit | VM sizes | source |\n| --- | --- | --- | --- |\n"
     sources = "".join(f"{number}. {source}\n" for source, number in numbers.items())
     return (
