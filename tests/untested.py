@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import role_plans
@@ -22,8 +23,8 @@ CHECKS = "reference/acceptance.md"
 HEAD = """\
 # What is not tested, and how to test it
 
-`make options` writes this page from catalog/acceptance.yml, which says for each id below what is
-not tested, the test to run and the expected result; the site shows it as "Acceptance checks".
+`make options` writes this page from catalog/acceptance.yml, which says for each id below which
+test to run and the expected result; the site shows it as "Acceptance checks".
 
 The hardware or service was not available. If you have it, run:
 
@@ -52,6 +53,9 @@ KINDS = {
     "By make acceptance, with steps that change the node": lambda row: bool(row.steps),
     "By hand": lambda row: not row.checks,
 }
+# Words of a subject that is shown whole.
+LONGEST = 10
+_ASIDE = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
 
 
 def page(root: Path) -> str:
@@ -59,9 +63,17 @@ def page(root: Path) -> str:
     rows = acceptance.rows(_data(root))
     head = HEAD.format(**{family: minutes(rows, family) for family in ("hbv3", "ndv4")})
     return head + "".join(
-        f"\n## {title}\n{', '.join(f'`{row.id}`' for row in rows if is_of_kind(row))}.\n"
+        f"\n## {title}\n\n" + "".join(map(_line, filter(is_of_kind, rows)))
         for title, is_of_kind in KINDS.items()
     )
+
+
+def _line(row: acceptance.Row) -> str:
+    """The subject of a row, without its asides and, of a long one, its details."""
+    subject = re.split(r"[:;] ", _ASIDE.sub("", row.what))[0]
+    if len(subject.split()) > LONGEST:
+        subject = subject.split(", ")[0]
+    return f"- `{row.id}`: {subject}\n"
 
 
 def checks(root: Path) -> str:
