@@ -539,11 +539,13 @@ def _coverage(tests: Sequence[Tested]) -> Sheet:
     groups: dict[tuple[str, str, str, str], list[Tested]] = {}
     for test in tests:
         of_kind = (test.kind, test.point.condition, test.held)
-        for distance in (test.distance, _ALL) if test.distance else ("",):
+        for distance in (test.distance, _ALL) if test.range else ("",):
             groups.setdefault((*of_kind, distance), []).append(test)
     order = {name: rank for rank, name in enumerate((*DISTANCES, _ALL))}
     rows = []
     for key, some in sorted(groups.items(), key=lambda group: (*group[0][:3], order[group[0][3]])):
+        if key[3] == _ALL and any(some == groups.get((*key[:3], name)) for name in DISTANCES):
+            continue
         reached = coverage(some)
         rows.append(
             {

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import backtest, nearby
-from trueup_analysis.figures.advise.estimates import NEAR, PUBLISHED, SAME, Evidence
-from trueup_analysis.figures.advise.kinds import TOLD, mlperf
+from trueup_analysis.figures.advise.estimates import FAR, NEAR, PUBLISHED, SAME, Evidence, Range
+from trueup_analysis.figures.advise.kinds import TOLD, mlperf, training
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.advise.points import Point, Prediction
 from trueup_analysis.figures.evidence import rows
 from trueup_analysis.figures.models import results
+from trueup_analysis.sheets import advise as sheets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +90,53 @@ def test_errors_count_over_their_doubt_by_hand() -> None:
     at_half = backtest.expected(Prediction(2.0, (), distance=SAME, doubt=0.5), wide)
     assert (at_half.low, at_half.high) == pytest.approx((2 / 1.1**5, 2 * 1.1**5))
     assert backtest._width(every[:2]) is None
+
+
+def test_all_distances_of_a_kind_have_a_line_where_there_are_several() -> None:
+    """Of two distances a third line; of one, and of results without a prediction, none."""
+
+    def tested(condition: str, distance: str, bounds: Range | None) -> backtest.Tested:
+        each = replace(point("a", 1.0), condition=condition)
+        return backtest.Tested("serving", each, bounds, distance=distance)
+
+    wide, off = Range(0.5, 1, 2), Range(2, 3, 4)
+    table, *_ = sheets.backtest(
+        [
+            tested("x", SAME, wide),
+            tested("x", NEAR, off),
+            tested("x", "", None),
+            tested("y", NEAR, wide),
+        ]
+    )
+    lines = [
+        (row["condition"], row["distance"], row["results"], row["covered"]) for row in table.rows
+    ]
+    assert lines == [
+        ("x", "not predicted", 1, None),
+        ("x", SAME, 1, 1),
+        ("x", NEAR, 1, 0),
+        ("x", "all", 2, 1),
+        ("y", NEAR, 1, 1),
+    ]
+
+
+def test_training_on_other_gpus_is_far_and_other_methods_are_untested() -> None:
+    known_points = [
+        each
+        for each in training.points(known())
+        if each.size == "Standard_ND96isr_H100_v5" and each.condition == ""
+    ]
+    assert len(known_points) == 2
+
+    def distance(size: str, **more: object) -> str:
+        target = Point("", size, 1, traits=more)
+        told = training.predict(target, known_points, known())
+        assert told is not None
+        return told.distance
+
+    assert distance("Standard_ND96isr_H100_v5") == NEAR
+    assert distance("Standard_ND96amsr_A100_v4") == FAR
+    assert distance("Standard_ND96isr_H100_v5", method="lora") == ""
 
 
 def test_mlperf_is_told_by_systems_of_the_same_round() -> None:

@@ -18,7 +18,7 @@ from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
 from .. import outside
-from ..estimates import PUBLISHED, Assumption, Evidence, around
+from ..estimates import FAR, NEAR, PUBLISHED, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
 from ..points import Point, Prediction
 from .kind import Ask, Assumed, Need, logged_figure
@@ -190,7 +190,10 @@ def predict(target: Point, peers: Sequence[Point], knowledge: Knowledge) -> Pred
     evidence = tuple(dict.fromkeys(peer.evidence for peer in used if peer.evidence))
     if not same:
         evidence += (Evidence("model", f"{share:.0%} of the BF16 peak of a {model}"),)
-    return Prediction(peak * share * gpus, evidence, " ".join(beyond))
+    # Other GPUs are tested by the back-test, other methods and more GPUs are not.
+    is_tested = method == FULL and gpus <= most
+    distance = (NEAR if same else FAR) if is_tested else ""
+    return Prediction(peak * share * gpus, evidence, " ".join(beyond), distance)
 
 
 def _of_size(size: str, peers: Sequence[Point]) -> list[Point]:
