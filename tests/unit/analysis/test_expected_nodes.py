@@ -256,6 +256,7 @@ def test_a_node_of_an_older_run_that_is_only_among_the_skipped_is_expected() -> 
         ({"skipped": [skipped("n1", "stream", "no compiler")]}, "left out of the run"),
         ({"finished_at": None}, "no record so far: the run has not ended"),
         ({}, "left out of the run"),
+        ({"playbook": "trueup import"}, "no imported log has it"),
     ],
 )
 def test_why_a_measured_node_lacks_a_benchmark(change: dict[str, Any], why: str) -> None:

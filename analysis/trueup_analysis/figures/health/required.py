@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_node.health.required import not_measured
+from trueup_node.record import IMPORT
 
 from ...selection import broken_runs, in_order
 from ...selection import run_ids as read_runs
@@ -98,6 +99,7 @@ def absent(expected: Roster) -> list[Verdict]:
 
 # Of a benchmark that nobody meant to run.
 LEFT_OUT: Final = "left out of the run"
+NOT_IMPORTED: Final = "no imported log has it"
 # Ansible's name of the controller where no inventory lists it.
 _CONTROLLER: Final = "localhost"
 
@@ -205,4 +207,6 @@ def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None)
         )
     if skipped:
         return f"skipped: {'; '.join(skipped)}"
-    return "no record, and run.json does not say why" if benchmark is None else LEFT_OUT
+    if benchmark is None:
+        return "no record, and run.json does not say why"
+    return NOT_IMPORTED if run.get("playbook") == IMPORT else LEFT_OUT
