@@ -208,6 +208,17 @@ def test_gpus_multiply_at_the_rates_of_their_own() -> None:
     assert times[1][0] == times[1][1]
 
 
+def test_results_of_one_maker_say_little_of_anothers_gpus() -> None:
+    """No result of a dense model is of MI300X, of a mixture some are."""
+    mi300x, work = "Standard_ND96isr_MI300X_v5", Work(1024, 1024)
+    dense = config.of_document(public("Llama-3.1-70B"), "llama")
+    told = basis.of_nearest(results.point(mi300x, dense, Layout(8), work, 64), known())
+    assert (told.kind, told.high) == (basis.ROOFLINE, 3.0)
+    assert basis.of_nearest(results.point(H200, dense, Layout(8), work, 64), known()).high < 2
+    mixture = config.of_document(public("DeepSeek-R1"), "r1")
+    assert basis.of_nearest(results.point(mi300x, mixture, Layout(8), work, 64), known()).high < 3
+
+
 def test_short_prompts_share_a_step() -> None:
     """128 tokens: 64 prompts a step of 8192, which reads the weights once. 4096: two."""
     model = config.of_document(public("Qwen3-30B-A3B"), "q")

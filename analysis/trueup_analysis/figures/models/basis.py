@@ -118,6 +118,9 @@ def of_nearest(target: Point, knowledge: Knowledge) -> Basis:
         beyond = f"no result of such work ({target.condition})."
         return _basis(ROOFLINE, 1.0, _SPREAD[ROOFLINE], (datasheet,), beyond)
     spread, rate = wide**basis.doubt, 1 / basis.ratio
+    if _is_amd(target, knowledge) not in {_is_amd(point, knowledge) for point in alike}:
+        # Programs reach other shares of another maker's peaks.
+        spread = max(spread, _SPREAD[ROOFLINE])
     evidence = tuple(dict.fromkeys(point.evidence for point in basis.used if point.evidence))
     beyond, model = _beyond(target, alike, knowledge), target.traits["model"]
     is_of_model = any(_is_like(model, point.traits["model"]) for point in basis.used)
@@ -156,6 +159,10 @@ def _beyond(target: Point, alike: Sequence[Point], knowledge: Knowledge) -> str:
 
 def _gpu(point: Point, knowledge: Knowledge) -> str:
     return knowledge.sizes[point.size]["gpu_model"]
+
+
+def _is_amd(point: Point, knowledge: Knowledge) -> bool:
+    return _gpu(point, knowledge).startswith("MI")
 
 
 def _width(point: Point) -> float:
