@@ -11,7 +11,8 @@ short_description: Makes a record of a node's parts, counters and versions
 description:
   - Turns what M(azure_node_facts), M(gpu_facts) and M(ib_facts) found into a record, by which
     C(trueup health) judges the node and compares it with others of its size. Itself it looks at the
-    kernel log alone, for the lines of O(watched). What is not known has no row.
+    kernel log, for the lines of O(watched), and asks systemd for services and mounts that the node
+    is set to start and that do not run. What is not known has no row.
   - A record has the outcome C(invalid) where one of these modules found something wrong; the
     reason says what. The module does not fail then.
 attributes:
@@ -53,7 +54,7 @@ ansible_facts:
 """
 
 from ansible.module_utils.trueup_node.errors import BadInput
-from ansible.module_utils.trueup_node.node import watched_log
+from ansible.module_utils.trueup_node.node import boot_units, watched_log
 from ansible.module_utils.trueup_node.options import Option, module_spec
 from ansible.module_utils.trueup_node.redaction import redact
 from ansible.module_utils.trueup_node.run.answer import AnsibleModule
@@ -89,7 +90,7 @@ def main() -> None:
         module.fail_json(msg=str(error))
     if watched.note:
         module.warn(watched.note)
-    record = redact(record_of(parameters, watched.counts))
+    record = redact(record_of(parameters, watched.counts, boot_units.look(module)))
     module.exit_json(
         changed=False, record=record, raw=None, ansible_facts={"trueup_node_state": record}
     )

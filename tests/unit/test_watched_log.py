@@ -50,7 +50,11 @@ def look(tmp_path: Path, module: Module) -> watched_log.WatchedLog:
 
 def test_lines_of_the_last_day_are_counted_by_fault_and_device(tmp_path: Path) -> None:
     assert look(tmp_path, Module(LOG)) == watched_log.WatchedLog(
-        [Count("nic_firmware_dead", "0101:00:00.0", 1), Count("nvme_failed", "nvme3", 2)]
+        [
+            Count("nic_firmware_dead", "0101:00:00.0", 1),
+            Count("nvme_failed", "nvme3", 2),
+            Count("oom_killed", "python3", 1),
+        ]
     )
 
 
@@ -92,4 +96,25 @@ def test_a_hung_process_and_a_silent_nfs_server_are_counted(tmp_path: Path) -> N
     assert look(tmp_path, Module(log)).counts == [
         Count("nfs_not_responding", "10.0.0.5", 1),
         Count("task_hung", None, 1),
+    ]
+
+
+# The lines of one kill in a control group, as Linux 5.15's mm/oom_kill.c prints them, and a kill
+# of the whole node.
+KILLS = """\
+[199000.1] xhpl invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[199000.2] Tasks state (memory values in pages):
+[199000.3] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=job_7,mems_allowed=0,\
+oom_memcg=/system.slice/slurmstepd.scope/job_7,task=xhpl,pid=4242,uid=1000
+[199000.4] Memory cgroup out of memory: Killed process 4242 (xhpl) total-vm:1024kB, anon-rss:1kB
+[199000.5] oom_reaper: reaped process 4242 (xhpl), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB
+[199100.1] Out of memory: Killed process 77 (python3) total-vm:1kB, anon-rss:1kB, UID:1000
+[199200.1] Out of memory: Killed process 78 (python3) total-vm:1kB, anon-rss:1kB, UID:1000
+"""
+
+
+def test_processes_killed_for_memory_are_counted_once_by_name(tmp_path: Path) -> None:
+    assert look(tmp_path, Module(KILLS)).counts == [
+        Count("oom_killed", "python3", 2),
+        Count("oom_killed", "xhpl", 1),
     ]

@@ -89,6 +89,8 @@ _DEVICES: Mapping[str, Sequence[Pattern[str]]] = {
         re.compile(r"Connection to (\S{1,120}(?: \(at [^()]{1,80}\))?)"),
         re.compile(r"\b([\w.-]{1,80}@(?:tcp|o2ib)[0-9]{0,3})\b"),
     ),
+    "unit": (re.compile(r"([\w.@\\-]{1,120}\.(?:service|mount))\b"),),
+    "process": (re.compile(r"\b(?:Killed|reaped) process [0-9]{1,9} \(([^()]{1,40})\)"),),
     "node": (),
     "program": (),
 }

@@ -33,8 +33,8 @@ _MEMBERS = _REQUIRED | {"nonfatal", "hours", "failed_by", "fix", "fault"}
 _NAMES = {"xid": "XID", "sxid": "SXid"}
 _DEVICES = {"xid": "GPU", "sxid": "NVSwitch"}
 _HOUR = 3600
-# Before the id of a watched entry in the name of its figure.
-_WATCHED = "kernel_fault_"
+# Before the id of a watched entry in the name of its figure, and where the node looked.
+_WATCHED = {"kernel_fault_": "kernel log", "unit_fault_": "systemd"}
 # A reset ends the state that the GPU was in, and makes no hardware better.
 _STEP_DOWN = {"fail": "warn", "warn": "info", "info": "info"}
 _UNKNOWN_FIX = (
@@ -129,7 +129,11 @@ def watched_of(documents: Iterable[Any]) -> Dict[str, Any]:
                 names = [f"{number}_{name}" for name in entry["sources"]]
                 for name, source in zip(names, entry["sources"]):
                     watched["sources"][name] = document["sources"][source]
-                watched["faults"].append({**entry, "sources": names, "consequence_of": []})
+                row = {**entry, "sources": names, "consequence_of": []}
+                if isinstance(row["watched"], str) and row["watched"] != "units":
+                    # A fault of several lines, of which one is counted.
+                    row["marks"] = [row["watched"]]
+                watched["faults"].append(row)
     return watched
 
 
@@ -248,16 +252,18 @@ def _sentence(row: Mapping[str, Any], faults: Faults) -> str:
     )
 
 
-def metric_of(entry_id: str) -> str:
-    """The figure that counts the lines of a watched entry."""
-    return f"{_WATCHED}{entry_id}"
+def metric_of(entry_id: str, kind: str = "kernel") -> str:
+    """The figure that counts a watched entry: lines of the kernel log, or systemd's units (``kind``
+    unit)."""
+    return f"{kind}_fault_{entry_id}"
 
 
 def is_warned(metric: str) -> bool:
-    """Whether a figure of a node's state counts lines that are warned of: of one code
-    (``xid_145``, ``sxid_20034``) or of a watched entry (``kernel_fault_nvme_failed``)."""
+    """Whether a figure of a node's state counts what is warned of: lines of one code (``xid_145``,
+    ``sxid_20034``), or of a watched entry (``kernel_fault_nvme_failed``), or its units
+    (``unit_fault_mount_missing``)."""
     kind, _, code = metric.partition("_")
-    return (kind in _KINDS and code.isdecimal()) or metric.startswith(_WATCHED)
+    return (kind in _KINDS and code.isdecimal()) or metric.startswith(tuple(_WATCHED))
 
 
 def warning(case: Case, figure: Figure, faults: Optional[Faults]) -> Verdict:
@@ -266,10 +272,11 @@ def warning(case: Case, figure: Figure, faults: Optional[Faults]) -> Verdict:
     Args:
         faults: for the meaning; None where the list is not at hand.
     """
-    if figure.name.startswith(_WATCHED):
-        name = figure.name[len(_WATCHED) :]
+    prefix = next(filter(figure.name.startswith, _WATCHED), "")
+    if prefix:
+        name = figure.name[len(prefix) :]
         fault = faults.watched.get(name) if faults else None
-        message, of_codes = "kernel log", ""
+        message, of_codes = _WATCHED[prefix], ""
         unknown_fix = f"Look for {name} in catalog/faults."
     else:
         kind, _, number = figure.name.partition("_")

@@ -27,6 +27,7 @@ def metrics(
     gpu: Optional[Mapping[str, Any]],
     ib: Optional[Mapping[str, Any]],
     watched: Optional[Sequence[Count]] = None,
+    units: Optional[Sequence[Count]] = None,
 ) -> List[Metric]:
     """A row for each known figure; an unknown one has no row.
 
@@ -35,6 +36,7 @@ def metrics(
         gpu: the fact ``trueup_gpu``, None where nobody looked.
         ib: the fact ``trueup_rdma``, likewise.
         watched: lines of the kernel log (``watched_log``), likewise.
+        units: missing units of systemd (``boot_units``), likewise.
     """
     rows: List[Optional[Metric]] = [
         _count("cpus", node.get("cpus")),
@@ -54,9 +56,10 @@ def metrics(
             for row in ib.get("flaps") or []
         ]
     rows += _of_kernel_log((gpu or {}).get("xids"))
-    if watched is not None:
-        rows.append(_count("kernel_faults", sum(row.lines for row in watched)))
-        rows += [_count(metric_of(row.id), row.lines, row.device) for row in watched]
+    for kind, counts in (("kernel", watched), ("unit", units)):
+        if counts is not None:
+            rows.append(_count(f"{kind}_faults", sum(row.lines for row in counts)))
+            rows += [_count(metric_of(row.id, kind), row.lines, row.device) for row in counts]
     for number, state in enumerate((gpu or {}).get("devices") or []):
         rows += _of_gpu(f"gpu{number}", state)
     return [row for row in rows if row is not None]

@@ -14,7 +14,7 @@ _MOST_AGE_SECONDS = 24 * 3600
 
 
 class Count(NamedTuple):
-    """How many lines of a watched entry the kernel logged within a day.
+    """How many lines of a watched entry the kernel logged within a day; 1 for a unit of systemd.
 
     Attributes:
         device: as the lines name it; None where they do not.
@@ -43,7 +43,8 @@ def look(module: Any, document: Mapping[str, Any], procfs_root: str = "/proc") -
         BadInput: an entry is wrong.
     """
     categories = {str(entry.get("category", "")): None for entry in document["faults"]}
-    entries = list(entries_of("catalog/faults", document, categories))
+    logged = [entry for entry in document["faults"] if entry["watched"] != "units"]
+    entries = list(entries_of("catalog/faults", {**document, "faults": logged}, categories))
     response = tools.ask(module, ["dmesg"])
     if not response.ok:
         return WatchedLog(None, f"the kernel log cannot be read: {response.note}")

@@ -10,12 +10,17 @@ from ..record import Record
 from .bench import Case
 
 
-def record_of(parameters: Mapping[str, Any], watched: Optional[Sequence[Count]] = None) -> Record:
+def record_of(
+    parameters: Mapping[str, Any],
+    watched: Optional[Sequence[Count]] = None,
+    units: Optional[Sequence[Count]] = None,
+) -> Record:
     """The record of the options of the module node_state: ``run_id``, ``node_name``, ``node``,
     ``gpu`` and ``ib``. It is invalid where problems are in the last two.
 
     Args:
         watched: lines of the kernel log; None where it was not read.
+        units: missing units of systemd; None where it was not asked.
     """
     node: Dict[str, Any] = parameters["node"]
     gpu, ib = parameters["gpu"] or None, parameters["ib"] or None
@@ -32,5 +37,5 @@ def record_of(parameters: Mapping[str, Any], watched: Optional[Sequence[Count]] 
     return case.record(
         "invalid" if wrong else "ok",
         reason=" ".join(wrong) or None,
-        metrics=state.metrics(node, gpu, ib, watched),
+        metrics=state.metrics(node, gpu, ib, watched, units),
     )

@@ -40,7 +40,17 @@ from ..health.expectations import of_document
 from ..health.node_verdicts import sentence, slurm_states, slurm_update
 from ..health.required import held_to
 from ..health.verdicts import Verdict, judge, latest, worst
-from ..node import events, gpu_look, identify, infiniband, link_flaps, state, tools, watched_log
+from ..node import (
+    boot_units,
+    events,
+    gpu_look,
+    identify,
+    infiniband,
+    link_flaps,
+    state,
+    tools,
+    watched_log,
+)
 from ..node.expected_parts import with_parts
 from ..node.topology import read_topology
 from ..record import read_records, run_counts
@@ -237,7 +247,7 @@ def own_state(settings: Mapping[str, Any], shell: Shell, root: str = "/") -> Cas
         software={},
         figures=[
             Figure(metric.name, metric.value, metric.unit, metric.direction, device=metric.device)
-            for metric in state.metrics(node, gpu, rdma, watched)
+            for metric in state.metrics(node, gpu, rdma, watched, boot_units.look(shell))
         ],
         started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )
