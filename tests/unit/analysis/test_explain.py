@@ -112,6 +112,7 @@ def test_a_line_has_its_entry(name: str, line: str) -> None:
         "nvidia-gridd: License acquired successfully",
         "GPU Recovery Action : None",
         "GPU Recovery Action : N/A",
+        "the name is greater than the maximum length",
         "Tiny has no vLLM implementation, falling back to Transformers implementation.",
         "0 errors, no failures",
     ],
