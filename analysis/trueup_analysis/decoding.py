@@ -14,6 +14,7 @@ import gzip
 import io
 import lzma
 import re
+import tarfile
 import zlib
 from array import array
 from bisect import bisect_right
@@ -26,6 +27,8 @@ from trueup_node.reading import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
 
 _CHUNK: Final = 1 << 20
 # Chunks kept before the first mark: a tool's first lines need not be marked.
@@ -151,6 +154,34 @@ def plain_chunks(stream: IO[bytes], name: str) -> Iterator[bytes]:
     """
     plain = _utf8(_no_archive(_limited(_unpacked(stream, name), name), name))
     return _plain(_whole_lines(_text_alone(plain, name), name))
+
+
+def files(stream: IO[bytes], name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """The only file of a stream, or each one in its tar archive, with its name; to be read before
+    the next one is asked for.
+
+    Raises:
+        BadInput: it cannot be decompressed, or is an archive that is empty or damaged.
+        OSError: it cannot be read.
+    """
+    unpacked = io.BufferedReader(_Chunks(_unpacked(stream, name)), _CHUNK)
+    if not unpacked.peek().startswith(_TAR, _TAR_AT):
+        yield name, unpacked
+        return
+    is_empty = True
+    try:
+        with tarfile.open(fileobj=unpacked, mode="r|") as archive:
+            for member in archive:
+                if (file := archive.extractfile(member)) is not None:
+                    is_empty = False
+                    yield f"{name}/{member.name}", file
+    except tarfile.TarError as error:
+        raise BadInput(f"{name} cannot be unpacked to its end: {error}") from error
+    # The sum of a compressed file stands at its end.
+    while unpacked.read(_CHUNK):
+        pass
+    if is_empty:
+        raise BadInput(f"{name} is empty")
 
 
 def _near_mark(parts: Iterator[_Part], name: str, marks: Sequence[str]) -> Iterator[_Part]:
@@ -294,6 +325,23 @@ class _Rejoined(io.BufferedIOBase):
         count = _CHUNK if size is None or size < 0 else size
         taken, self._first = self._first[:count], self._first[count:]
         return taken or self._rest.read(count)
+
+
+class _Chunks(io.RawIOBase):
+    """A stream of chunks."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        self._rest = self._rest or next(self._chunks, b"")
+        taken, self._rest = self._rest[: len(view)], self._rest[len(view) :]
+        view[: len(taken)] = taken
+        return len(taken)
 
 
 def _no_archive(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import tarfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -81,27 +81,18 @@ def _explained(files: Sequence[str], common: Common) -> tuple[list[Explanation],
 
 def _each(name: str, entries: Dictionary) -> Iterator[Explanation | str]:
     """A file, or each one in a tar archive, explained, or a sentence on why it cannot be read."""
+    from .. import decoding
     from ..read import STANDARD_INPUT
 
+    source = STANDARD_INPUT if name == "-" else name
     try:
-        if name == "-":
-            yield _one(sys.stdin.buffer, STANDARD_INPUT, entries)
-        elif tarfile.is_tarfile(name):
-            is_empty = True
-            with tarfile.open(name, "r|*") as archive:
-                for member in archive:
-                    if (stream := archive.extractfile(member)) is not None:
-                        is_empty = False
-                        yield _one(stream, f"{name}/{member.name}", entries)
-            if is_empty:
-                yield f"{name} is empty"
-        else:
-            with Path(name).open("rb") as stream:
-                yield _one(stream, name, entries)
-    except tarfile.TarError as error:
-        yield f"{name} cannot be unpacked to its end: {error}"
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
+            for path, file in decoding.files(stream, source):
+                yield _one(file, path, entries)
+    except BadInput as error:
+        yield str(error)
     except OSError as error:
-        yield f"{name} cannot be read: {error.strerror or error}"
+        yield f"{source} cannot be read: {error.strerror or error}"
 
 
 def _one(stream: IO[bytes], source: str, entries: Dictionary) -> Explanation | str:

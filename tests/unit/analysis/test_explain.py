@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
+import random
 import re
 import tarfile
 import time
@@ -207,13 +207,26 @@ def test_the_files_of_an_archive_are_logs(tmp_path: Path) -> None:
     assert {char for char in out if not char.isprintable()} <= {"\n"}
 
 
-def test_an_archive_that_is_cut_is_no_healthy_one(tmp_path: Path) -> None:
-    path = tmp_path / "node.tar"
-    _archive(path, {"a": b"all is well\n", "b": os.urandom(1 << 16).hex().encode()})
-    path.write_bytes(path.read_bytes()[: 1 << 14])
-    status, out, err = call("explain", path)
-    assert (status, NOTHING in " ".join(out.split())) == (2, True)
-    assert f"{path} cannot be " in err
+@pytest.mark.parametrize("spoil", ["cut", "changed", "cut at its end"])
+def test_an_archive_that_is_not_whole_is_no_healthy_one(tmp_path: Path, spoil: str) -> None:
+    path = tmp_path / "node.tar.gz"
+    _archive(
+        path, {"a": b"all is well\n" * 9, "b": random.Random(1).randbytes(50_000).hex().encode()}
+    )
+    data = path.read_bytes()
+    middle = len(data) // 2
+    changed = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    spoilt = {"cut": data[:middle], "changed": changed, "cut at its end": data[:-3]}
+    path.write_bytes(spoilt[spoil])
+    status, _, err = call("explain", path)
+    assert status == 2
+    assert f"{path} is cut off or damaged: gzip says" in " ".join(err.split())
+
+
+def test_an_empty_archive_is_no_healthy_one(tmp_path: Path) -> None:
+    _archive(tmp_path / "none.tar.gz", {})
+    status, _, err = call("explain", tmp_path / "none.tar.gz")
+    assert (status, "none.tar.gz is empty" in err) == (2, True)
 
 
 def test_what_a_log_says_is_shown_without_controls_and_credentials(tmp_path: Path) -> None:
