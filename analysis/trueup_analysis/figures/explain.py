@@ -25,7 +25,11 @@ MOST_UNKNOWN: Final = 5
 _MOST_LINE: Final = 300
 _MOST_FORMS: Final = 1000
 # A line with one of these, in any case, looks like an error.
-_ALARMS: Final = (b"error", b"fatal", b"fail", b"panic", b"exception", b"nccl warn", b"critical")
+_ALARMS: Final = (
+    *(b"error", b"fatal", b"fail", b"panic", b"exception", b"nccl warn", b"critical"),
+    *(b"timed out", b"unable to", b"permission denied", b"connection refused", b"unreachable"),
+    *(b"not permitted", b"no space left"),
+)
 # Of those the harmless ones: a count of none, and settings with such a word in their names.
 _HARMLESS: Final = re.compile(
     r"(?i)\b(?:no|0|without) (?:errors?|failures?|failed)\b"
@@ -33,6 +37,7 @@ _HARMLESS: Final = re.compile(
     r"|error_?level|on_?error|failover|async_error_handling|error[_ ]counts?\s?[=:]?\s?0\b"
     r"|\b(?:errors|panic)=[\w-]{1,20}|lib[\w-]{0,20}error|_errors\.txt"
     r"|traceback \(most recent call last\)|during handling of the above exception"
+    r"|all links are inactive"
 )
 # What journalctl prints of an empty journal, or to a user who may not read it.
 _NOTHING: Final = (b"", b"-- No entries --")

@@ -115,6 +115,8 @@ def test_a_line_has_its_entry(name: str, line: str) -> None:
         "the name is greater than the maximum length",
         "Tiny has no vLLM implementation, falling back to Transformers implementation.",
         "0 errors, no failures",
+        "NVML: Unable to retrieve NVLink information as all links are inActive",
+        "n1:1:2 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so",
     ],
 )
 def test_a_healthy_line_has_none(line: str) -> None:
@@ -152,6 +154,7 @@ def test_an_unknown_code_and_an_unknown_error_are_named() -> None:
         ("xid_999", "warn")
     ]
     assert (item.unknown, item.unknown_lines) == ({"foo error 1": 2}, 2)
+    assert explained("foo: the request timed out\nfoo: unable to start\n").unknown_lines == 2
 
 
 @pytest.mark.parametrize(
