@@ -42,6 +42,7 @@ OTHERS: Final = {
     "LAMMPS": re.compile(r"(?m)^Loop time of [\d.]+ on \d+ procs for \d+ steps"),
     "WRF": re.compile(r"(?m)^Timing for main: time \d{4}-\d\d-\d\d_"),
     "Quantum ESPRESSO": re.compile(r"(?m)^[ \t]*Program PWSCF v\.\d"),
+    "llama-bench": re.compile(r"(?m)^\| *model +\| +size +\| +params +\| +backend +\|"),
     "ucx_perftest": re.compile(r"\|    Stage     \| # iterations \|"),
     "elbencho": re.compile(r"(?m)^OPERATION +RESULT TYPE +"),
     "stress-ng": re.compile(r"(?m)^stress-ng: \w+: +\["),

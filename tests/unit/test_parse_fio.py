@@ -233,11 +233,22 @@ def test_fio_2_calls_2_to_the_20_bytes_a_mb() -> None:
     )
 
 
+def test_a_carry_that_fio_lost_is_found_by_the_other_figures() -> None:
+    """fio prints 9.996 as 9.00: sizes, rates and I/Os a second."""
+    lost = WORDS.replace("BW=10.0MiB/s (10.5MB/s)(100MiB/", "BW=9.00MiB/s (10.5MB/s)(100MiB/")
+    for text in (lost.replace("IOPS=2.5k", "IOPS=2.50k"), lost.replace("(100MiB/", "(99.0MiB/")):
+        assert word_figures(text)["write_bandwidth", "log", "single"] == 10 * 2**20
+    thousands = WORDS.replace("IOPS=2.5k", "IOPS=2.0k").replace("0,25000,", "0,29970,")
+    assert word_figures(thousands)["write_iops", "log", "single"] == 3000
+
+
 test_words_that_contradict_themselves_are_refused = refuses(
     parse_fio,
     (WORDS.replace("err= 0: pid=12", "err= 5: pid=12"), "job log ended with error 5"),
     (WORDS.replace("IOPS=8000", "IOPS=8100"), "8100 I/Os a second are not 80008 in 10.001 s"),
     (WORDS.replace("BW=1000MiB", "BW=1010MiB"), "byte/s are not"),
+    (WORDS.replace("BW=10.0MiB", "BW=8.00MiB"), "byte/s are not"),
+    (WORDS.replace("IOPS=2.5k", "IOPS=2.0k"), "2000 I/Os a second are not 25000 in 10 s"),
     (WORDS.replace("IOPS=8000,", "IOPS 8000,"), "neither read nor wrote"),
     (WORDS.replace("10001msec", "10001"), "this form of the rates is not known"),
     (OLD_WORDS.replace("runt= 10000", "runt= 20000"), "byte/s are not"),

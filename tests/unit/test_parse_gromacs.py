@@ -383,9 +383,10 @@ def test_what_mdrun_writes_to_the_terminal_has_the_rate_unverified() -> None:
 
 def test_the_end_of_a_log_alone_is_read() -> None:
     text = PLAIN[PLAIN.index("               Core t (s)") :]
-    rates = {row.name: row.value for row in parse_gromacs(text).metrics()}
-    assert rates == {name: values(PLAIN)[name] for name in ("simulation_rate", "run_time")}
-    assert SIGNATURE.recognises(text) is True
+    for pasted in (text, text.replace("\n       Time:", "\nTime:")):
+        rates = {row.name: row.value for row in parse_gromacs(pasted).metrics()}
+        assert rates == {name: values(PLAIN)[name] for name in ("simulation_rate", "run_time")}
+        assert SIGNATURE.recognises(pasted) is True
 
 
 def test_of_a_log_before_2018_the_end_is_read() -> None:

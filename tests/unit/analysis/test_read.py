@@ -86,6 +86,7 @@ OTHERS = {
     "LAMMPS": "Loop time of 6.5 on 4 procs for 50 steps with 1024 atoms\n",
     "WRF": "Timing for main: time 2016-10-06_11:42:30 on domain   1:    0.2 elapsed seconds\n",
     "Quantum ESPRESSO": "     Program PWSCF v.7.4 starts on 20Jul2026 at  0: 0: 0\n",
+    "llama-bench": "| model | size | params | backend | ngl | test | t/s |\n| --- | ---: |\n",
     "ucx_perftest": "|    Stage     | # iterations | 50.0%ile | average | overall |\n",
     "elbencho": "OPERATION   RESULT TYPE         FIRST DONE   LAST DONE\n"
     "WRITE       Elapsed time     :     30.140s     30.196s\n",

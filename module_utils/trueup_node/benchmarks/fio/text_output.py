@@ -67,6 +67,9 @@ class DirectionFigures:
         if old and "." in rate:
             self.bandwidth_half *= 10.0 ** len(rate.partition(".")[2])
         self.is_size_exact = old and "." not in size
+        self.all_iops = _with_carry(iops, self.iops)
+        self.sizes = _with_carry(size, self.size)
+        self.bandwidths = _with_carry(rate, self.bandwidth)
         self.ios: Optional[int] = None
         self.latency: Optional[float] = None
         self.percentiles: Dict[float, float] = {}
@@ -88,22 +91,28 @@ class DirectionFigures:
         if self.seconds <= 0 or self.bandwidth <= 0:
             raise self.line.error(f"{name} has no time or no bandwidth")
         # fio cuts a rate's digits, and a time to ms.
-        rate_half = 2.02 * self.bandwidth_half + self.bandwidth * 0.001 / self.seconds
-        if (
-            abs(self.size / self.seconds - self.bandwidth)
-            > rate_half + self.size_half / self.seconds
-        ):
+        slack = 0.001 / self.seconds
+        rate_half = 2.02 * self.bandwidth_half + self.bandwidth * slack
+        rate_half += self.size_half / self.seconds
+        printed = (self.size, self.bandwidth)
+        pairs = [(size, rate) for size in self.sizes for rate in self.bandwidths]
+        self.size, self.bandwidth = next(
+            (pair for pair in pairs if abs(pair[0] / self.seconds - pair[1]) <= rate_half), (0, 0)
+        )
+        if not self.bandwidth:
             raise self.line.error(
-                f"{self.bandwidth:.4g} byte/s are not {self.size:.4g} bytes in {self.seconds:g} s"
+                f"{printed[1]:.4g} byte/s are not {printed[0]:.4g} bytes in {self.seconds:g} s"
             )
         if self.is_size_exact:
             self.bandwidth = self.size / self.seconds
         if self.ios is not None:
-            iops_half = 2.02 * self.iops_half + self.iops * 0.001 / self.seconds
-            if abs(self.ios / self.seconds - self.iops) > iops_half:
+            iops_half = 2.02 * self.iops_half + self.iops * slack
+            rate = self.ios / self.seconds
+            if all(abs(rate - iops) > iops_half for iops in self.all_iops):
                 raise self.line.error(
                     f"{self.iops:g} I/Os a second are not {self.ios} in {self.seconds:g} s"
                 )
+            self.iops = min(self.all_iops, key=lambda iops: abs(rate - iops))
 
 
 class Group:
@@ -188,6 +197,13 @@ def _options(text: str) -> Dict[str, str]:
     options = dict(re.findall(r"(rw|ioengine|iodepth)=([\w-]+)", text))
     size = re.search(r"\bbs=(?:\(R\) )?([\dKMGB.i]+)-\1", text)
     return {**options, **({"bs": size[1]} if size else {})}
+
+
+def _with_carry(text: str, value: float) -> List[float]:
+    """The value as printed, and what it is where fio lost the carry of its digits: num2str of its
+    lib prints 29.97 as 29.0."""
+    whole = re.match(r"(\d*[1-9]\d*)\.0+(?!\d)", text)
+    return [value, value * (1 + 1 / int(whole[1]))] if whole else [value]
 
 
 def _scaled(text: str) -> Tuple[float, float]:
