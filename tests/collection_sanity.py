@@ -102,7 +102,11 @@ def held(release: str, collection: Path, tests: Iterable[str]) -> bool:
     [library] = environment.glob("lib/python3.*")
     own = library.name.removeprefix("python")
     prepared(release)
-    with_libraries(release, collection, own)
+    first, last = PYTHONS[release]
+    # Of the controller, which has the libraries, every Python that is here imports its plugins.
+    of_controller = [f"3.{minor}" for minor in range(first[1], last[1] + 1)]
+    for minor in {own, *filter(python_folder, of_controller)}:
+        with_libraries(release, collection, minor)
     chosen = [word for test in tests for word in ("--test", test)]
     chosen = chosen or [word for test in SKIPPED for word in ("--skip-test", test)]
     runs = [(own, chosen)]

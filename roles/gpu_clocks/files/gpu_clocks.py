@@ -441,7 +441,9 @@ ACTIONS = {"lock": lock, "reset": reset, "status": status, "verify": verify}
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the action, print its report, and return the exit status."""
-    parser = argparse.ArgumentParser(prog="gpu_clocks", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="gpu_clocks", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("action", choices=sorted([*ACTIONS, "load"]))
     parser.add_argument("bus_id", nargs="?", default="")
     options = parser.parse_args(arguments)
