@@ -169,7 +169,7 @@ def largest_error(torch: Any, a: Any, b: Any, product: Any, n: int) -> float:
     error = (block - expected).abs().max() / expected.pow(2).mean().sqrt()
     value = float(error)
     # JSON has neither infinity nor NaN.
-    return min(1e+300, value)
+    return min(1e300, value)
 
 
 # --- all GPUs -------------------------------------------------------------------------------------
