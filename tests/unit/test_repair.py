@@ -21,8 +21,8 @@ from trueup_controller.repair import clouds, journal, steps
 from trueup_controller.repair.impact import Impact, report_body, report_name
 from trueup_controller.repair.plan import next_action
 from trueup_controller.repair.policy import read_policy, refusal
-from trueup_controller.repair.ports import Slurm
-from trueup_node.errors import BadInput
+from trueup_controller.repair.ports import Playbooks, Slurm
+from trueup_node.errors import BadInput, TrueupError
 from trueup_node.node.physical_host import physical_host
 
 AT = "2026-11-30T09:00:00Z"
@@ -284,6 +284,26 @@ def test_drained_nodes_and_their_reasons(
 
 
 # -- kills --
+
+
+def test_a_failed_playbook_is_told_by_its_own_last_error(tmp_path: Path) -> None:
+    """The log is one of all tries: the second prints no error, and has not the first one's."""
+    program = tmp_path / "ansible-playbook"
+    program.write_text(
+        "#!/bin/sh\n[ -e seen ] || echo '[ERROR]: no hosts to target'\n: > seen\nexit 4\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "playbooks" / "evidence.yml").touch()
+    (tmp_path / "results" / "cases").mkdir(parents=True)
+    plays = Playbooks(
+        (tmp_path, "playbooks/{}.yml"), str(program), "hosts", tmp_path / "results", list, print
+    )
+    with (tmp_path / "lock").open("w") as lock:
+        for reason in (": [ERROR]: no hosts to target", ""):
+            with pytest.raises(TrueupError) as failed:
+                plays.evidence(case_of(), lock.fileno())
+            assert f"ansible-playbook ended with 4{reason} (see " in str(failed.value)
 
 
 def test_killed_repairs_lose_and_double_no_report(tmp_path: Path) -> None:

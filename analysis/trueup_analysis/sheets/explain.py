@@ -45,7 +45,7 @@ def for_people(items: Sequence[Explanation]) -> list[Sheet]:
     """The same: logs with a cause first, and the names alone of those with nothing to tell."""
     told = [item for item in items if item.faults or item.unknown_lines]
     told.sort(key=lambda item: (not item.causes, not item.faults))
-    silent = [item for item in items if item not in told]
+    silent = [item for item in items if not (item.faults or item.unknown_lines)]
     if len(silent) < _FEW:
         told += silent
         silent = []

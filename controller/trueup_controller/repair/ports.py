@@ -314,6 +314,7 @@ class Playbooks:
         self._tell(f"{shlex.join(argv)}  (in {self._project}; output in {log})")
         try:
             with log.open("ab") as output:
+                begin = output.tell()
                 status = subprocess.call(
                     list(argv),
                     cwd=self._project,
@@ -326,13 +327,14 @@ class Playbooks:
         except OSError as error:
             raise BadInput(f"{argv[0]} cannot be started: {error.strerror}") from None
         if status and not may_fail:
-            raise TrueupError(f"{Path(argv[0]).name} ended with {status}{_reason(log)} (see {log})")
+            reason = _reason(log, begin)
+            raise TrueupError(f"{Path(argv[0]).name} ended with {status}{reason} (see {log})")
         return status
 
 
-def _reason(log: Path) -> str:
-    """The last error in the output of Ansible, shortened."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+def _reason(log: Path, begin: int) -> str:
+    """The last error that Ansible printed from byte ``begin`` of the log on, shortened."""
+    lines = log.read_bytes()[begin:].decode("utf-8", "replace").splitlines()
     errors = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal: ", "FAILED"))]
     return f": {errors[-1][:_MOST_REASON]}" if errors else ""
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -169,7 +170,7 @@ def largest_error(torch: Any, a: Any, b: Any, product: Any, n: int) -> float:
     error = (block - expected).abs().max() / expected.pow(2).mean().sqrt()
     value = float(error)
     # JSON has neither infinity nor NaN.
-    return min(1e300, value)
+    return value if math.isfinite(value) else 1e300
 
 
 # --- all GPUs -------------------------------------------------------------------------------------

@@ -296,6 +296,7 @@ def _rank_services(choices: Iterable[Choice]) -> list[Choice]:
     it. First come the cheapest of each offer that meet the request."""
     ordered = sorted(
         choices,
+        # Costs that differ in rounding alone are equal.
         key=lambda choice: (round(choice.usd.high, 4), choice.estimate.nodes, choice.estimate.size),
     )
     first: dict[str, Choice] = {}

@@ -119,6 +119,7 @@ def _seen(point: Point, knowledge: Knowledge) -> Seen | None:
 
 
 def _doubt(gpu: Gpu, computed: Callable[[Gpu], float]) -> float:
+    """How far the computed seconds of a request may be off, as a logarithm, by what limits them."""
     seconds = computed(gpu)
     wider = gpu._replace(bandwidth=gpu.bandwidth * _STEP)
     faster = gpu._replace(
