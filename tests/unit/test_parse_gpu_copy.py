@@ -26,6 +26,23 @@ CSV = (DATA / "bandwidthtest.csv").read_text()
 TORCH = (DATA / "pytorch.json").read_text()
 TORCH_PEERS = (DATA / "pytorch_peers.json").read_text()
 SECTIONS = (DATA / "sections_4gpu.txt").read_text()
+# As in stas00/ml-engineering, network/README.md (DGX Station): the lines above are left out.
+CUT = """$ ./nvbandwidth
+[...]
+Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0
+ 0    359.05
+
+SUM host_to_device_memcpy_ce 359.05
+
+Running device_to_host_memcpy_ce.
+memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)
+           0
+ 0    377.15
+
+SUM device_to_host_memcpy_ce 377.15
+"""
 ALL = [H100, OLD, PAIRS, JSON, WORDS, CSV, TORCH, TORCH_PEERS, SECTIONS]
 
 Rows = dict[tuple[str, Any, Any], float]
@@ -112,10 +129,11 @@ test_damaged_output_is_refused = refuses(
     (changed(CSV, r"Size = \d+", "Size = " + "9" * 99), "not a line that bandwidthTest prints"),
     ("", "neither nvbandwidth's"),
     ("garbage\n" * 30, "neither nvbandwidth's"),
-    (
-        changed(H100, "nvbandwidth Version", "nvbandwidth Vor"),
-        "expected 'nvbandwidth Version: v...'",
-    ),
+    ("\n".join(H100.splitlines()[:5]).replace("Version", "Vor"), "no line 'nvbandwidth Version"),
+    (H100[H100.index("Running") :] + H100, "a second nvbandwidth begins"),
+    # Without its banner, and cut: stas00/ml-engineering, network/README.md (DGX Station).
+    (CUT[: CUT.rindex("SUM")], "expected 'SUM device_to_host_memcpy_ce'"),
+    (changed(CUT, "Running host_to_device_memcpy_ce.\n", ""), "'Running' is missing"),
     (changed(H100, "Running host_to_device_memcpy_ce.\n", ""), "'Running' is missing"),
     (changed(H100, r"CPU\(row\) ->", "CPU(row) <-"), "expected the heading"),
     (changed(H100, "0         1         2", "0         2         1"), "numbers of the columns"),
@@ -245,6 +263,17 @@ def test_swapped_lines_give_the_right_figures_or_an_error(text: str, data: st.Da
     damaged = "".join(lines)
     # The last line may lack its end.
     assert same(damaged, values(text))
+
+
+def test_a_text_without_its_banner_is_unverified() -> None:
+    text = CUT[CUT.index("Running") :]
+    output = parse_gpu_copy(text)
+    figures = {"h2d": {"gpu0": (359.05e9,)}, "d2h": {"gpu0": (377.15e9,)}}
+    assert (SIGNATURE.recognises(text), parse_gpu_copy(CUT)) == (True, output)
+    assert (output.figures, output.tool_version) == (figures, None)
+    assert [line[:34] for line in output.unverified] == ["no line 'nvbandwidth Version: ...':"[:34]]
+    # With tests and without one, below a banner of which the version is damaged.
+    assert values(changed(H100, "nvbandwidth Version", "nvbandwidth Vor")) == values(H100)
 
 
 # What a figure may differ by where only its sum confirms it: the rounding of all that is added, and

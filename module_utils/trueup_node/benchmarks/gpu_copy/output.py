@@ -50,7 +50,7 @@ from ...reading import (
 )
 from ...record import Metric, summarise
 from .peers import TITLE, peer_bandwidths
-from .signatures import MATRIX_OF_PEERS, OUR_MARK, OUR_TOOL
+from .signatures import MATRIX_OF_NVBANDWIDTH, MATRIX_OF_PEERS, OUR_MARK, OUR_TOOL
 
 TOOL = "gpu_copy"
 # Host to device, device to host, within a device's memory, and from one device to another.
@@ -366,7 +366,7 @@ def _form_of(text: str) -> str:
         return "bandwidthTest"
     if TITLE in text or MATRIX_OF_PEERS.search(text):
         return "p2pBandwidthLatencyTest"
-    if "nvbandwidth" in text:
+    if "nvbandwidth" in text or MATRIX_OF_NVBANDWIDTH.search(text):
         return "nvbandwidth"
     raise ParseError("neither nvbandwidth's, bandwidthTest's nor trueup's own output")
 
@@ -426,8 +426,12 @@ _SAME_HEADING = {
         r"(?:all_to_one_write|one_to_all_read|multinode_device_to_device_memcpy_write)_ce"
     ),
 }
-# Lines that nvbandwidth prints below its version.
-_PRINTED = rf"{_RUNNING.pattern}|{_HEADING.pattern}|SUM .*|{_ROW.pattern}|Waiv.*|Device \d+: .*"
+# The first line of nvbandwidth, or of a text without it.
+_FIRST = re.compile(rf"{_VERSION.pattern}|{_RUNNING.pattern}|Waiv.*|{_HEADING.pattern}|SUM .*")
+_NO_VERSION = (
+    "no line 'nvbandwidth Version: ...': tests may be missing above the first, and version"
+)
+_NO_VERSION += " and driver are not known"
 _READ, _WRITE = "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"
 _Matrix = list[list[Optional[float]]]
 _UNEVEN = "test {}: the rows of the matrix are not of one length"
@@ -452,7 +456,7 @@ class _Text:
         self.lines = _Lines(lines)
         self.part = _Part("nvbandwidth")
         self.found: dict[str, _Matrix] = {}
-        self.begun = self.closed = self.ended = False
+        self.started = self.begun = self.closed = self.ended = False
         # The first that fits a line gives its kind.
         self._kinds: _Kinds = (
             (_VERSION, self._version),
@@ -472,17 +476,17 @@ class _Text:
         """The whole output."""
         while self.lines.more() and self.part.correct and not self.ended:
             line = self.lines.peek()
-            if self.part.version is None and line and not _VERSION.fullmatch(line):
-                # The command, or messages of the shell and the launcher.
-                if re.fullmatch(_PRINTED, line):
-                    self.lines.fail("expected 'nvbandwidth Version: v...'", 0)
-                self.lines.take()
+            if not self.started and not _FIRST.fullmatch(line):
+                self.lines.take()  # the command, or messages of the shell and the launcher
                 continue
+            self.started = True
             self.lines.handle(self._kinds)
         section = self.part
-        if section.version is None:
+        if not self.started:
             raise ParseError("no line 'nvbandwidth Version: v...'")
-        if section.correct and not self.closed:
+        if section.version is None:
+            section.unverified.append(_NO_VERSION)
+        elif section.correct and not self.closed:
             if not re.match(r"0\.[0-5](?:\.|$)", section.version):
                 raise ParseError(f"no closing line '{_CLOSING} ...': the output is cut off")
             section.warnings.append(
@@ -492,7 +496,7 @@ class _Text:
         return section
 
     def _version(self, match: Match[str]) -> None:
-        if self.part.version is not None:
+        if self.part.version is not None or self.begun:
             self.lines.fail("a second nvbandwidth begins: read one output at a time")
         self.part.version = match.group(1)
 

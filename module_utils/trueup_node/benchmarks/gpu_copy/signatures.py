@@ -7,12 +7,16 @@ import re
 from ...reading import Signature
 
 MATRIX_OF_PEERS = re.compile(r"(?m)^[ \t]*Unidirectional P2P=Enabled Bandwidth\b.* Matrix \(GB/s\)")
+MATRIX_OF_NVBANDWIDTH = re.compile(
+    r"(?m)^[ \t]*memcpy (?:CE|SM|local) .*PU\(column\) bandwidth \(GB/s\)"
+)
 OUR_TOOL = "trueup-gpu-copy"
 OUR_MARK = f"[{OUR_TOOL} "
 SIGNATURE = Signature(
     marks=(
         "trueup",
         "nvbandwidth",
+        "PU(column) bandwidth",
         "CUDA Bandwidth Test",
         "bandwidthTest",
         "P2P=Enabled Bandwidth",
@@ -23,6 +27,7 @@ SIGNATURE = Signature(
         ("nvbandwidth Version",),
         ('{"nvbandwidth"',),
         (re.compile(r'(?m)^[ \t]*"nvbandwidth"\s*:'),),
+        (MATRIX_OF_NVBANDWIDTH,),
         ("[CUDA Bandwidth Test]",),
         ("bandwidthTest-",),
         (MATRIX_OF_PEERS,),

@@ -277,7 +277,7 @@ def _rows(
     row: Optional[Tuple[Line, HplTest]] = None
     for line in lines:
         if line.startswith("T/V ") and not HEADER.fullmatch(line):
-            raise line.error("this form of the table is not known; that of HPL-AI is not read")
+            raise line.error("this form of the table is not known; read that of HPL-AI as hpl_mxp")
         if re.match(r"W[RC]\w*\s", line):
             if row is not None:
                 raise line.error("no residual line before the next row")
@@ -297,7 +297,7 @@ def _header(lines: Sequence[Line]) -> Tuple[Optional[Match[str]], int]:
         if header := HEADER.fullmatch(line):
             return header, line.number
         if line.startswith("T/V ") and "Gflops" in line:
-            raise line.error("this form of the table is not known; that of HPL-AI is not read")
+            raise line.error("this form of the table is not known; read that of HPL-AI as hpl_mxp")
         if _ROW.fullmatch(line):
             return None, line.number - 1
         if _RESIDUAL.fullmatch(line):

@@ -33,7 +33,7 @@ from ...reading import STANDARD_ERROR, Line, each_line, refuse_long_numbers
 from .fit import ANY_RANKS, OPERATIONS, Settings, operation_of
 from .log import LogReader
 from .report import FILE_MARK, from_json, in_full
-from .result import NO_END, NcclOutput, assembled, version_of
+from .result import NO_END, NO_VERDICT, NcclOutput, assembled, version_of
 from .rows import (
     Figures,
     Printed,
@@ -53,6 +53,7 @@ _MISSING = (
     "no header '# nThread ... minBytes ...' above such a list: no check for rows at either end",
 )
 _ROWS_LEFT_OUT = "a line '...' stands in the table: rows and the average are not checked"
+_NO_VALIDATION = "no 'validation:' in the header: whether the results were checked is not known"
 _NO_HASH = "lines of the header or the end have lost their #: another program has changed the text"
 
 _LOG = re.compile(
@@ -90,6 +91,7 @@ _ELIDED = re.compile(
     r"\s*\[?(?:\.{3,}|\u2026)\]?\s*$|(?i:.{0,200}(?:truncated|omitted|left out|snip))"
 )
 _FOOTER = re.compile(r"# +(?:Out of bounds values|Avg bus bandwidth)")
+_AVERAGE = re.compile(r"# +Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?")
 _HEADER = re.compile(r"# +(?:nThread|Collective test|size +count +type\b)")
 # Of a page around the table: "2. Run it".
 _LIST_ITEM = re.compile(r"\s*\d{1,2}[.)] +[A-Za-z]")
@@ -152,7 +154,7 @@ class _Table:
         self.concluded: Optional[str] = None
         self.settings: Optional[tuple[re.Match[str], Line]] = None
         self.reduced: Optional[int] = None
-        self.validation = 0
+        self.validation: Optional[int] = None
         self.columns: list[str] = []
         self.lacks: list[str] = []
         self.elided = self.lost = False
@@ -302,13 +304,17 @@ class _Table:
     def _read_settings(self, line: Line) -> None:
         match = _SETTINGS.fullmatch(line)
         pairs = _SETTING.findall(match[9]) if match else []
+        validation = dict(pairs).get(_VALIDATION)
         if (
             not match
             or "".join(f" {name}: {value}" for name, value in pairs) != match[9]
-            or not dict(pairs).get(_VALIDATION, "").isdecimal()
+            or not (validation or "0").isdecimal()
         ):
             raise line.error("this form of the header's settings is not known")
-        self.validation = int(dict(pairs)[_VALIDATION])
+        if validation is None:
+            self.lacks.append(_NO_VALIDATION)
+        else:
+            self.validation = int(validation)
         self.not_judged.update({k: v for k, v in pairs if k not in _JUDGED_SETTINGS})
         if self.settings:
             raise line.error(
@@ -331,11 +337,11 @@ class _Table:
     def _inside(self, line: Line, before: str) -> None:
         if (_COLUMNS.fullmatch(before) and self._units(line)) or not line:
             return
-        if self.out_of_bounds:
-            match = re.fullmatch(r"# +Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?", line)
-            if not match:
-                raise line.error("'# Avg bus bandwidth' was expected")
+        if match := _AVERAGE.fullmatch(line):
+            self.lacks += [] if self.out_of_bounds else [NO_VERDICT]
             self.average = (printed(match[1], line), match[2], line)
+        elif self.out_of_bounds:
+            raise line.error("'# Avg bus bandwidth' was expected")
         elif line.lstrip()[:1].isdigit() and not _LIST_ITEM.match(line):
             self.rows.append(row_of(line, self.columns, self.figures))
         elif _ELIDED.match(line):
@@ -391,7 +397,7 @@ class _Table:
             step=int(match[5]),
             by_factor=match[6] == "factor",
             iterations=int(match[8]),
-            validation=self.validation,
+            validation=self._counts() if self.validation is None else self.validation,
             ranks=(sum(device[1] == group for device in self.devices),),
         )
 
@@ -399,7 +405,6 @@ class _Table:
         """Settings of a table whose header or list of ranks was left out; other text above may be
         of another table, and is not used."""
         self.devices = []
-        bodies = [body for row in self.rows for body in (row.out_of_place, row.in_place) if body]
         return Settings(
             threads=1,
             least=0,
@@ -407,10 +412,15 @@ class _Table:
             step=0,
             by_factor=False,
             iterations=0,
-            validation=int(any(body.wrong is not None for body in bodies)),
+            validation=self._counts(),
             ranks=ANY_RANKS,
             missing=_MISSING,
         )
+
+    def _counts(self) -> int:
+        """1 where a row counts wrong elements, else 0."""
+        bodies = [body for row in self.rows for body in (row.out_of_place, row.in_place) if body]
+        return int(any(body.wrong is not None for body in bodies))
 
     def output(self) -> NcclOutput:
         settings = self._settings()

@@ -26,6 +26,7 @@ NO_END = (
     "no '# Out of bounds values' and '# Avg bus bandwidth' below the table: it may be cut off, and"
     " rows and the average are not checked"
 )
+NO_VERDICT = "no '# Out of bounds values' below the table: wrong results are not ruled out"
 _GB = 1e9
 _MICROSECOND = 1e-6
 
@@ -122,7 +123,7 @@ class NcclOutput:
     def warnings(self) -> list[str]:
         """Warnings for the reader of the figures."""
         warnings = []
-        if self.out_of_bounds is None and NO_END not in self.unverified:
+        if self.out_of_bounds is None and {NO_END, NO_VERDICT}.isdisjoint(self.unverified):
             warnings.append("nccl-tests did not check the results (validation: 0)")
         if self.operation == "unknown":
             warnings.append(
