@@ -1,4 +1,4 @@
-"""``trueup model``: a model's memory, layout, speed and cost from its config.json."""
+"""``trueup model``: a model's memory, layout, speed and cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _MOST = 10**7
 
 @app.command(
     epilog=examples(
-        "trueup model config.json            # parameters, memory, sizes that hold it",
+        "trueup model llama-3.1-70b          # parameters, memory, sizes that hold it",
+        "trueup model config.json            # the same of any model, exact to the byte",
         "trueup model config.json --input-tokens 4000 --output-tokens 500",
         "    --requests-per-second 5 --ttft-ms 1000 --tpot-ms 30",
         "trueup model config.json --size ND96isr_H100_v5 --requests-per-second 5",
@@ -37,9 +38,12 @@ _MOST = 10**7
 )
 @taking(common=Common)
 def model(
-    config: Annotated[
-        Path,
-        typer.Argument(metavar="CONFIG", help="A Hugging Face config.json, or the folder of one."),
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A Hugging Face config.json, the folder of one, or the name of a known model.",
+        ),
     ],
     *,
     input_tokens: Annotated[int, option("N", "Tokens of a prompt.")] = 1024,
@@ -91,6 +95,7 @@ def model(
     model, else published results of it, else operator times of aiconfigurator where it is installed
     (the extra serving), else the GPU's datasheet (roofline). `trueup advise serving` gives the same
     for a term, with spot, an API and reservations beside it."""
+    from ..catalog import folder
     from ..figures.models import answers, known
     from ..figures.prices import Book, read_all, refuse_unknown
     from ..figures.terms import Terms
@@ -98,6 +103,12 @@ def model(
 
     if recipe and requests_per_second is None:
         raise BadInput("--recipe needs --requests-per-second: the load decides the layout")
+    language_model, names, document = (
+        known.of_path(Path(name))
+        if Path(name).exists() or name.endswith(".json")
+        else known.of_name(name, folder(common.catalog))
+    )
+    model_id = model_id or next((each for each in names if each.count("/") == 1), "")
     ask = _ask(
         answers.Ask,
         tokens=(input_tokens, output_tokens),
@@ -107,9 +118,8 @@ def model(
         sizes=size or (),
         region=region or "",
         offer=offer,
-        names=[model_id] if model_id else [],
+        names=[*names, model_id],
     )
-    language_model, _, document = known.of_path(config)
     knowledge = _knowledge(common.catalog, results or [])
     if requests_per_second is None:
         memory = answers.memory(language_model, ask, knowledge)

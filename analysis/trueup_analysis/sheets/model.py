@@ -49,7 +49,11 @@ def facts(model: ModelConfig) -> Sheet:
             f"{model.kv_bytes_per_token():,.0f} byte",
         ),
         ("layers", model.layers, kinds),
-        ("max_length", model.max_length or None, f"{model.max_length:,} tokens"),
+        (
+            "max_length",
+            model.max_length or None,
+            f"{model.max_length:,} tokens" if model.max_length else "not known here",
+        ),
     ]
     return Sheet(
         title=f"{model.name}: {model.architecture}",
@@ -320,7 +324,7 @@ def changes(first: Choice) -> list[str]:
         )
     if first.basis.kind != of_basis.RECORDS:
         notes.append(
-            "To be sure, measure it: `trueup model CONFIG --recipe -o serve.yml`, run site.yml with"
+            "To be sure, measure it: `trueup model MODEL --recipe -o serve.yml`, run site.yml with"
             " -e @serve.yml, and ask again with --results."
         )
     if first.basis.kind == of_basis.ROOFLINE and not operators.program():

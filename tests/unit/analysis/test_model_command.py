@@ -315,6 +315,44 @@ def test_a_curve_is_read_between_its_points() -> None:
     assert curves.best(points, curves.Level(ttft=0.01)) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "gibibytes"),
+    [
+        ("llama-3.1-70b", 131.42),
+        ("meta-llama/Llama-3.3-70B-Instruct", 131.42),
+        ("Meta-Llama-3.1-70B-Instruct-FP8", 67.67),
+        ("Qwen/Qwen2.5-72B-Instruct-AWQ", 37.34),
+        ("gpt-oss-20b", 11.36),
+        ("deepseek-ai/DeepSeek-R1", 626.92),
+    ],
+)
+def test_a_known_model_is_named_without_a_file(name: str, gibibytes: float, told: Any) -> None:
+    """Tables in bfloat16, the rest at the width that the name or the publisher says."""
+    facts, memory = tables(told, name)
+    values = {row["name"]: row["value"] for row in facts["rows"]}
+    assert values["weight_bytes"] / 2**30 == pytest.approx(gibibytes, abs=0.01)
+    assert memory["rows"]
+
+
+def test_a_recipe_of_a_known_model_names_its_own_weights(told: Any) -> None:
+    """Never those of another precision than was counted."""
+    load = ("--requests-per-second", "1", "--size", H100, "--recipe")
+    for name, model in (
+        ("llama-3.1-70b", "meta-llama/Llama-3.1-70B-Instruct"),
+        ("Qwen/Qwen2.5-72B-Instruct-AWQ", "Qwen/Qwen2.5-72B-Instruct-AWQ"),
+        ("Meta-Llama-3.1-70B-Instruct-FP8", "llama-3.1-70b"),
+    ):
+        (recipe,) = yaml.safe_load(told("model", name, *load)[0])["vllm_recipes"].values()
+        assert recipe["model"] == model
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones(told: Any) -> None:
+    assert "did you mean mixtral-8x7b?" in told("model", "mixtral-8x9b", status=1)[1]
+    error = told("model", "ours/secret", status=1)[1]
+    assert "known are deepseek-r1" in error
+    assert "config.json" in error
+
+
 @parametrized(("words", "message"))
 def test_a_wrong_request_is_one_sentence(
     words: list[str], message: str, told: Any, qwen: Path

@@ -10,10 +10,13 @@ import pytest
 from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
+from trueup_analysis import catalog
+from trueup_analysis.figures.evidence import names
 from trueup_analysis.figures.models import config, quantization
 from trueup_analysis.figures.models.fields import Fields
 from trueup_node.errors import BadInput
 
+KNOWN = Path(__file__).parents[2] / "data" / "models" / "known.json"
 SMALL = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -42,6 +45,24 @@ def test_a_public_model_is_counted_to_the_byte(
     assert (model.parameters, model.active_parameters) == (parameters, active)
     assert (model.checkpoint_bytes, model.kv_bytes_per_token()) == (checkpoint, kv)
     assert (model.max_length, model.notes) == (longest, ())
+
+
+def test_the_models_that_are_known_by_name_are_those_of_their_configs() -> None:
+    """All rows of evidence_models.csv but Llama 4, whose architecture is not supported, and
+    DeepSeek R1, whose document the recipe has."""
+    configs = json.loads(KNOWN.read_text())
+    rows = names.models(catalog.built_in())
+    assert {*rows} == {*configs, "llama-4-scout", "llama-4-maverick", "deepseek-r1"}
+    for name, document in configs.items():
+        model, row = counted(document, name), rows[name]
+        figures = ("parameters", "layers", "kv_heads", "head_dim", "hidden", "heads", "vocabulary")
+        assert [getattr(model, figure) for figure in figures] == [int(row[f]) for f in figures]
+        experts = (model.expert_parameters, model.experts, model.experts_met)
+        stated = (row[f] for f in ("expert_parameters", "experts", "experts_met"))
+        assert experts == tuple(int(value or 0) for value in stated)
+        sliding = [(cache.layers, cache.window) for cache in model.caches if cache.window]
+        windows = (int(row["sliding_layers"] or 0), int(row["sliding_window"] or 0))
+        assert sum(sliding, ()) == (windows if any(windows) else ())
 
 
 def counted(document: dict[str, Any], name: str = "config.json") -> config.ModelConfig:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ... import catalog
-from ..evidence import rows
+from ..evidence import names, rows
 from .estimates import PUBLISHED, Evidence
 from .knowledge import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..evidence.rows import Result, Row
     from .knowledge import Knowledge
@@ -38,7 +37,7 @@ class Trained(NamedTuple):
 def trained(knowledge: Knowledge) -> Iterator[Trained]:
     """Results of pre-training in BF16 and FP8. A rate of tokens counts six operations for each
     parameter of the model, without attention: of long samples it is left out."""
-    by_name = models(knowledge)
+    by_name = names.models(knowledge.folder)
     for result in results(knowledge):
         row, size = result.row, size_of(result.row.hardware, knowledge)
         figures = by_name.get(row.model)
@@ -77,15 +76,6 @@ def _size_of(gpu: str, knowledge: Knowledge) -> str | None:
         if row["gpu_model"] == gpu and row["gpu_fraction"] == "1"
     ]
     return min(having)[1] if having else None
-
-
-def models(knowledge: Knowledge) -> Mapping[str, Mapping[str, str]]:
-    """The figures of published models, by name."""
-    path = catalog.find("evidence_models.csv", knowledge.folder)
-    return knowledge.once(
-        "evidence models",
-        lambda: {row["model"]: row for _, row in catalog.rows(path, "model", "parameters")},
-    )
 
 
 def results(knowledge: Knowledge) -> Sequence[Result]:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from ... import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 # GPUs that Azure rents, by patterns of their names; the first match counts. An accelerator that
 # matches none is skipped by its name.
@@ -30,11 +37,23 @@ _MODELS: Final = {
     "llama-3.1-405b": r"(meta-)?llama[- ]?3[._]?1[-_ ]?405b(-instruct)?(-fp8.*)?",
     "llama-4-scout": r"llama[- ]?4[- ]scout.*",
     "llama-4-maverick": r"llama[- ]?4[- ]maverick.*",
+    "mistral-7b": r"mistral-7b(-instruct)?(-v0\.3)?",
+    "mistral-small-24b": r"mistral-small-24b(-instruct)?(-2501)?",
     "mixtral-8x7b": r"mixtral-?8x7b.*",
+    "mixtral-8x22b": r"mixtral-?8x22b.*",
+    "phi-4": r"phi-4",
+    **{
+        f"qwen2.5-{size}": rf"qwen2\.5-(coder-)?{size}(-instruct)?(-fp8.*|-awq|-gptq.*)?"
+        for size in ("7b", "32b", "72b")
+    },
+    "qwen3-8b": r"qwen3[-_]8b(-fp8|-awq)?",
+    "qwen3-14b": r"qwen3[-_]14b(-fp8|-awq)?",
+    "qwen3-coder-480b-a35b": r"qwen3-coder-480b-a35b.*",
     "qwen3-30b-a3b": r"qwen3[-_]30b[-_]a3b.*",
     "qwen3-235b-a22b": r"qwen3[-_]235b[-_]a22b.*",
     "qwen3-32b": r"qwen3[-_]32b.*",
     "qwen3-0.6b": r"qwen3[-_]0\.6b.*",
+    "gpt-oss-20b": r"gpt[-_ ]?oss[-_ ]?20b.*",
     "gpt-oss-120b": r"gpt[-_ ]?oss[-_ ]?120b.*|gptoss",
 }
 _PRECISIONS: Final = {
@@ -56,6 +75,13 @@ def model(name: str) -> str:
     short = re.sub(r"\s*\(.*\)$", "", name.strip())
     short = re.sub(r"^[\w.-]+/(?=[\w.-]+$)", "", short)
     return _first(_MODELS, short) or short.lower()
+
+
+@cache
+def models(folder: Path) -> Mapping[str, Mapping[str, str]]:
+    """The figures of published models, by name: evidence_models.csv of a catalog."""
+    path = catalog.find("evidence_models.csv", folder)
+    return {row["model"]: row for _, row in catalog.rows(path, "model", "parameters")}
 
 
 def precision(name: str) -> str:

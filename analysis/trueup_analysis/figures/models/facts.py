@@ -46,5 +46,5 @@ def facts(model: ModelConfig) -> dict[str, Any]:
         **attention,
         **windows,
         "kv_bytes": 2,
-        "source": f"counted from {model.name} ({model.architecture})",
+        "source": f"counted from {model.name} ({model.architecture})".removesuffix(" ()"),
     }

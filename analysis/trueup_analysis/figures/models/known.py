@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_controller.plans import vllm_recipes
 from trueup_node.errors import BadInput
+from trueup_node.suggest import did_you_mean
 
 from ... import catalog
+from ..evidence import names as of_names
 from . import config
 from . import fields as of_fields
 from .quantization import PRECISIONS, with_precision
@@ -25,6 +27,8 @@ _HALF: Final = _BILLION / 2
 # Of a mixture whose experts are not described; 4 of 128 is about the share of DeepSeek R1.
 _EXPERTS, _MET = 128, 4
 _NUMBERS: Final = ("layers", "kv_heads", "head_dim", "precision")
+# Bytes of a weight.
+_BYTES: Final = {**PRECISIONS, "int8": 1.0, "fp4": 0.5}
 
 
 class Named(NamedTuple):
@@ -76,13 +80,60 @@ def of_recipe(name: str, folder: Path | None = None, precision: str | None = Non
     return Named(config.of_figures(name, facts), names)
 
 
-def called(name: str, folder: Path) -> Named | None:
+def called(name: str, folder: Path, precision: str | None = None) -> Named | None:
     """The recipe's model that a server calls so; None where no recipe for GPUs does."""
     for recipe_name, each in _recipes(catalog.find("vllm_recipes.yml", folder)).items():
         is_for_gpus = isinstance(each, dict) and each.get("device") == "cuda"
         if is_for_gpus and name.lower() in (recipe_name, str(each.get("model")).lower()):
-            return of_recipe(recipe_name, folder)
+            return of_recipe(recipe_name, folder, precision)
     return None
+
+
+def of_name(name: str, folder: Path | None = None, precision: str | None = None) -> Named:
+    """A model by the name of a vLLM recipe, of a published model, or that of either on Hugging
+    Face, such as meta-llama/Llama-3.1-70B-Instruct.
+
+    Raises:
+        BadInput: no such model is known.
+    """
+    root = folder or catalog.built_in()
+    recipes = _recipes(catalog.find("vllm_recipes.yml", root))
+    if name in recipes:
+        return of_recipe(name, root, precision)
+    if (named := called(name, root, precision)) is not None:
+        return named
+    by_name, short = of_names.models(root), of_names.model(name)
+    if short not in by_name:
+        known_names = sorted({*recipes, *by_name})
+        hint = did_you_mean(short, known_names) or f"; known are {', '.join(known_names)}."
+        raise BadInput(f"no model {name!r} is known{hint} Of any other give its config.json")
+    row = by_name[short]
+    stated = precision or of_names.precision(name)
+    width = stated or row["precision"]
+    note = f"figures of {row['source']}, {width} weights; its config.json gives exact bytes"
+    model = replace(of_published(short, row, stated), notes=(note,))
+    published = row["source"].partition(" ")[0].removeprefix("huggingface.co/")
+    return Named(model, (short, name, *([published] if width == row["precision"] else [])))
+
+
+def of_published(
+    name: str, row: Mapping[str, str], precision: str, kv_bytes: int = 2
+) -> ModelConfig:
+    """A model by its row of evidence_models.csv.
+
+    Args:
+        precision: of its weights; empty: as published. With a stated fp4 (NVFP4) the activations
+            have 4 bits too.
+        kv_bytes: of a value in the KV cache.
+    """
+    weights = precision or row["precision"]
+    stated = {key: value for key, value in row.items() if value}
+    facts = {**stated, "bytes_per_parameter": _BYTES[weights], "kv_bytes": kv_bytes}
+    model = config.of_figures(name, facts)
+    if weights != "fp4":
+        return model
+    bits = 4 if precision else 16
+    return replace(model, quantization=model.quantization._replace(name="fp4", compute=bits))
 
 
 def of_document(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,8 +13,8 @@ from trueup_node.benchmarks.vllm.case import PROFILES
 from ..advise import nearby, outside
 from ..advise.estimates import PUBLISHED, Evidence
 from ..advise.points import Point, Prediction, evidence_of
-from ..evidence import rows
-from . import config, known
+from ..evidence import names, rows
+from . import known
 from .facts import slug
 from .roofline import Layout, Work
 
@@ -32,7 +31,6 @@ NAME, UNIT = "serving", "tokens/s"
 _LLAMA, _DEEPSEEK = "llama-3.1-8b", "deepseek-r1"
 # Of prompts whose tokens a prefix cache holds for the most part, results tell nothing of others.
 _CACHED: Final = 0.5
-_BYTES: Final = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5}
 # Engines that keep the KV cache of FP8 weights in FP8 (ModelOpt's checkpoints).
 _FP8_CACHE: Final = re.compile(r"tensorrt", re.IGNORECASE)
 # Requests at a time at most where a result has as many as its engine takes: vLLM's default for
@@ -173,7 +171,7 @@ def _walkthrough(knowledge: Knowledge) -> Iterator[Point]:
 def _outside(knowledge: Knowledge) -> Iterator[Point]:
     """Results of evidence.csv whose prompts' and answers' lengths are stated, without speculation
     and without pipeline parallelism."""
-    by_name = outside.models(knowledge)
+    by_name = names.models(knowledge.folder)
     for result in outside.results(knowledge):
         row = result.row
         size, figures = outside.size_of(row.hardware, knowledge), by_name.get(row.model)
@@ -192,14 +190,10 @@ def _outside(knowledge: Knowledge) -> Iterator[Point]:
 def _of_row(result: Result, size: str, figures: Mapping[str, str], knowledge: Knowledge) -> Point:
     row, rate = result.row, result.figures[rows.OUTPUT_RATE]
     has_small_cache = row.precision in ("fp8", "fp4") and bool(_FP8_CACHE.search(row.engine))
-    width = _BYTES[row.precision or figures["precision"]]
-    facts = {
-        **{name: value for name, value in figures.items() if value},
-        "bytes_per_parameter": width,
-        "kv_bytes": 1 if has_small_cache else 2,
-    }
-    key = ("evidence model", row.model, row.precision, has_small_cache)
-    model = knowledge.once(key, lambda: _model(row.model, facts, row.precision))
+    model = knowledge.once(
+        ("evidence model", row.model, row.precision, has_small_cache),
+        lambda: known.of_published(row.model, figures, row.precision, 1 if has_small_cache else 2),
+    )
     devices = _devices(row, model, size, knowledge)
     servers = max(1, row.count // devices)
     if row.concurrency:
@@ -220,14 +214,6 @@ def _of_row(result: Result, size: str, figures: Mapping[str, str], knowledge: Kn
         program=row.engine.lower().partition(" ")[0],
         scenario=row.scenario,
     )
-
-
-def _model(name: str, facts: Mapping[str, Any], precision: str) -> ModelConfig:
-    """With NVFP4 the activations have 4 bits too."""
-    model = config.of_figures(name, facts)
-    if precision != "fp4":
-        return model
-    return replace(model, quantization=model.quantization._replace(compute=4))
 
 
 def _devices(row: Row, model: ModelConfig, size: str, knowledge: Knowledge) -> int:

@@ -10,6 +10,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...evidence import names
 from .. import outside
 from ..estimates import NEAR, SAME
 from ..knowledge import Knowledge
@@ -24,7 +25,7 @@ _RATE: Final = "output_tokens_per_second"
 
 def points(knowledge: Knowledge) -> list[Point]:
     """Output tokens a second of all GPUs of published systems."""
-    known_points, by_name = [], outside.models(knowledge)
+    known_points, by_name = [], names.models(knowledge.folder)
     for result in outside.results(knowledge):
         row, rate = result.row, result.figures.get(_RATE)
         size = outside.size_of(row.hardware, knowledge)

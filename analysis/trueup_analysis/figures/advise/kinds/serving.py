@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 _HOUR: Final = 3600
 
 OPTIONS: Final = (
-    Option("model", "A vLLM recipe's name, or the path of a config.json.", type="str"),
+    Option(
+        "model",
+        "Its name, such as llama-3.1-70b or that on Hugging Face, or the path of a config.json.",
+        type="str",
+    ),
     Option(
         "parameters_billion",
         "Parameters of the model, in 10^9.",
@@ -119,10 +123,10 @@ def _model(ask: Ask, knowledge: Knowledge) -> known.Named:
     if model and model.endswith(".json"):
         return known.of_path(Path(model), precision)
     if model:
-        return known.of_recipe(model, knowledge.folder, precision)
+        return known.of_name(model, knowledge.folder, precision)
     if ask["parameters_billion"]:
         return known.of_numbers(ask)
-    raise BadInput("no model is named: give model (a recipe, a config.json) or parameters_billion")
+    raise BadInput("no model is named: give model (a name, a config.json) or parameters_billion")
 
 
 def need(ask: Ask, _: Assumed, knowledge: Knowledge) -> Need:
