@@ -7,7 +7,7 @@ import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trueup_node.cases import Case, Figure
+from trueup_node.cases import Case
 from trueup_node.errors import BadInput, ParseError, TrueupError
 from trueup_node.reading import unverified
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trueup_node.benchmarks import Parsed
+    from trueup_node.cases import Figure
     from trueup_node.reading import Signature
 
     from .parsers.nccl_log.output import NcclLogOutput
@@ -86,7 +87,7 @@ class Reading:
     tool: str
     tool_version: str | None
     parameters: dict[str, str]
-    rows: list[dict[str, Any]]
+    figures: list[Figure]
     checks: dict[str, bool]
     warnings: list[str]
     unverified: list[str]
@@ -102,6 +103,11 @@ class Reading:
     def title(self) -> str:
         """The source, and which run of it."""
         return self.source if self.run is None else f"{self.source}, run {self.run}"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures as they stand in a record."""
+        return [figure.as_row() for figure in self.figures]
 
     @property
     def remarks(self) -> list[str]:
@@ -130,10 +136,7 @@ class Reading:
             # Each rank of nccl-tests has a GPU.
             gpus=self.resources.get("gpus"),
             software={},
-            figures=[
-                Figure(**{name: row[name] for name in Figure._fields if name in row})
-                for row in self.rows
-            ],
+            figures=self.figures,
         )
 
     def failed_checks(self) -> list[str]:
@@ -287,7 +290,7 @@ class _Front:
             tool=block.tool,
             tool_version=parsed.tool_version,
             parameters=dict(parsed.parameters),
-            rows=[metric.as_row() for metric in parsed.metrics()],
+            figures=parsed.metrics(),
             checks={**parsed.checks, **(log.checks if log else {})},
             warnings=[*parsed.warnings, *(log.warnings if log else [])],
             unverified=unverified(parsed),

@@ -265,7 +265,7 @@ def _work(
 
 def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
     """The kind of work of a log, with its measured need or with inputs of that kind."""
-    from trueup_node.cases import Case, Figure
+    from trueup_node.cases import Case
 
     from ..figures.advise.kinds import KINDS
 
@@ -277,12 +277,9 @@ def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
     outcome, reason = reading.outcome()
     if outcome != "ok":
         raise BadInput(f"{path} is no good measure of its work: {reason}")
-    figures = [
-        Figure(**{name: row[name] for name in Figure._fields if name in row})
-        for row in reading.rows
-    ]
     case = Case(
-        *((), None, reading.tool, str(path), outcome, reason, reading.parameters, {}, figures),
+        *((), None, reading.tool, str(path), outcome, reason, reading.parameters, {}),
+        reading.figures,
         gpus=reading.resources.get("gpus"),
     )
     kind = by_tool[reading.tool]

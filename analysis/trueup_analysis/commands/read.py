@@ -100,8 +100,9 @@ def read(
 def _object(item: Reading, answer: Answer) -> dict[str, Any]:
     """A reading for programs."""
     verdicts = [vars(verdict) for verdict in answer.verdicts]
+    members = {**vars(item), "figures": item.rows}
     return {
-        **vars(item),
+        **{"rows" if name == "figures" else name: value for name, value in members.items()},
         "plausible": answer.plausible,
         **({} if answer.size is None else {"verdicts": verdicts}),
     }

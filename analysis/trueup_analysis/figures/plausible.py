@@ -14,8 +14,8 @@ from .. import units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from trueup_node.cases import Figure
     from trueup_node.health.expectations import Expectation, Expectations
 
     from ..read import Reading
@@ -42,12 +42,10 @@ def against_sizes(reading: Reading, sizes: Sequence[str], expectations: Expectat
         return None
     size, item, row = min(candidates, key=lambda each: _lack(each[1], each[2]))
     unit = item.expected.unit
-    at_size = (
-        "" if row.get("message_bytes") is None else f" at {units.size_of(row['message_bytes'])}"
-    )
-    measured = f"{_text(row['value'], item)} {unit}{at_size}"
+    at_size = "" if row.message_bytes is None else f" at {units.size_of(row.message_bytes)}"
+    measured = f"{_text(row.value, item)} {unit}{at_size}"
     limit = f"the {item.expected.value:g} {unit} that {size} must reach"
-    if item.message_bytes not in (None, row.get("message_bytes")):
+    if item.message_bytes not in (None, row.message_bytes):
         limit += f" at {units.size_of(item.message_bytes or 0)}"
     lack = _lack(item, row)
     if lack <= 1:
@@ -77,23 +75,23 @@ def _holds(item: Expectation, reading: Reading) -> bool:
     )
 
 
-def _best(item: Expectation, reading: Reading) -> dict[str, Any] | None:
+def _best(item: Expectation, reading: Reading) -> Figure | None:
     """The row at the judged message size, else the best one of nearly such messages."""
     rows = [
         row
-        for row in reading.rows
-        if (row["name"], row["unit"]) == (item.metric, item.expected.base_unit) and row["value"] > 0
+        for row in reading.figures
+        if (row.name, row.unit) == (item.metric, item.expected.base_unit) and row.value > 0
     ]
     if item.message_bytes is not None:
-        at_size = [row for row in rows if row.get("message_bytes") == item.message_bytes]
+        at_size = [row for row in rows if row.message_bytes == item.message_bytes]
         least = item.message_bytes / _SMALLEST
-        rows = at_size or [row for row in rows if (row.get("message_bytes") or 0) >= least]
+        rows = at_size or [row for row in rows if (row.message_bytes or 0) >= least]
     return min(rows, key=lambda row: _lack(item, row), default=None)
 
 
-def _lack(item: Expectation, row: dict[str, Any]) -> float:
+def _lack(item: Expectation, row: Figure) -> float:
     """By which factor a figure misses the limit; below 1 it meets it."""
-    ratio = float(item.expected.base / row["value"])
+    ratio = float(item.expected.base / row.value)
     return 1 / ratio if item.comparison == "at_most" else ratio
 
 

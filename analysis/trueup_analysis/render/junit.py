@@ -111,7 +111,7 @@ def readings(
     suites: dict[str, list[tuple[str, str, str]]] = {}
     for output, its in zip(outputs, verdicts, strict=True):
         cases = suites.setdefault(output.title, [])
-        cases.append(("read", "system-out", f"{output.tool} output, {len(output.rows)} figures"))
+        cases.append(("read", "system-out", f"{output.tool} output, {len(output.figures)} figures"))
         for name, has_passed in output.checks.items():
             kind = "system-out" if has_passed else "failure"
             cases.append((name, kind, f"{name} {'passed' if has_passed else 'failed'}"))

@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueup_node.cases import TYPICAL
+from trueup_node.cases import TYPICAL, Figure
 from trueup_node.health.verdicts import NODE_ORDER, worst
 from trueup_node.quantity import Quantity
 
@@ -30,13 +30,10 @@ _HEADING: Final = 9
 
 def reading(item: Reading) -> Sheet:
     """One tool's output, row by row as records hold it."""
-    keys = ("name", "value", "unit", "direction", "message_bytes", "device", "statistic", "n")
-    columns = [Column(key, key, words=key != "value") for key in keys]
+    columns = [Column(key, key, words=key != "value") for key in Figure._fields]
     columns.append(Column("unverified", "unverified", words=True))
-    rows = [
-        {**{key: row.get(key) for key in keys}, "unverified": "; ".join(item.unverified)}
-        for row in item.rows
-    ]
+    missing = "; ".join(item.unverified)
+    rows = [{**figure._asdict(), "unverified": missing} for figure in item.figures]
     return _reading(item, columns, rows)
 
 
@@ -107,17 +104,17 @@ def _headline(item: Reading, size: str | None) -> str:
     if figure is None:
         return ""
     metric, measure = figure.measure.metric, figure.measure
-    sweep = [row for row in item.rows if row["name"] in (metric, f"{metric}_in_place")]
-    sweep = [row for row in sweep if row.get("statistic") in (None, "median", "single", "mean")]
-    if len({row.get("message_bytes") for row in sweep}) < 2 or measure.direction != "higher":
+    sweep = [row for row in item.figures if row.name in (metric, f"{metric}_in_place")]
+    sweep = [row for row in sweep if row.statistic in (None, "median", "single", "mean")]
+    if len({row.message_bytes for row in sweep}) < 2 or measure.direction != "higher":
         text = figure_text(figure)
         return f"{text[0].upper()}{text[1:]}."
-    peak = max(sweep, key=lambda row: row["value"])
-    average = statistics.fmean(row["value"] for row in sweep)
+    peak = max(sweep, key=lambda row: row.value)
+    average = statistics.fmean(row.value for row in sweep)
     unit = measure.shown
     return (
-        f"{measure.label.capitalize()}: peak {units.in_unit(peak['value'], unit)} {unit} at"
-        f" {units.size_of(peak['message_bytes'])}, average {units.in_unit(average, unit)} {unit}"
+        f"{measure.label.capitalize()}: peak {units.in_unit(peak.value, unit)} {unit} at"
+        f" {_size(peak.message_bytes)}, average {units.in_unit(average, unit)} {unit}"
         " over the rows below."
     )
 
@@ -145,25 +142,24 @@ def _sentence(verdict: Verdict) -> str:
 
 
 def _figures(item: Reading, *, all_rows: bool) -> Sheet:
-    sizes = {row.get("message_bytes") for row in item.rows} - {None}
+    sizes = {row.message_bytes for row in item.figures} - {None}
     if len(sizes) > 1 and not all_rows:
         return _sweep(item)
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in item.rows:
-        unit = row["unit"]
+    for row in item.figures:
         line = lines.setdefault(
-            (row["name"], row.get("message_bytes"), row.get("device")),
+            (row.name, row.message_bytes, row.device),
             {
-                "name": _words(row["name"]),
-                "message_bytes": row.get("message_bytes"),
-                "device": row.get("device"),
-                "n": row.get("n"),
+                "name": _words(row.name),
+                "message_bytes": row.message_bytes,
+                "device": row.device,
+                "n": row.n,
                 "mark": "unverified" if item.unverified else "",
-                "unit": "" if unit == "1" else units.DISPLAYED.get(unit, unit),
+                "unit": "" if row.unit == "1" else units.DISPLAYED.get(row.unit, row.unit),
             },
         )
-        line[row.get("statistic") or "single"] = units.measure(row["value"], unit)
-    held = {str(row.get("statistic")) for row in item.rows}
+        line[row.statistic or "single"] = units.measure(row.value, row.unit)
+    held = {str(row.statistic) for row in item.figures}
     percentiles = sorted(held - {"None", *_STATISTICS, "single"}, key=lambda name: float(name[1:]))
     columns = [
         Column("name", "figure", words=True),
@@ -188,21 +184,21 @@ def _sweep(item: Reading) -> Sheet:
     counts = {"device"}
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     typical = _typical(item)
-    for row in item.rows:
-        name, kind = row["name"], row.get("statistic")
+    for row in item.figures:
+        name, kind = row.name, row.statistic
         if kind not in {typical[name], "p99"}:
             continue
-        shown_unit = _SHORT.get(row["unit"], units.DISPLAYED.get(row["unit"], row["unit"]))
+        shown_unit = _SHORT.get(row.unit, units.DISPLAYED.get(row.unit, row.unit))
         key = name if kind == typical[name] else f"{name} {kind}"
         columns.setdefault(
             key, Column(key, _heading(_words(key), "" if shown_unit == "1" else shown_unit))
         )
         counts |= {key} if shown_unit == "1" else set()
-        position = row.get("device"), row.get("message_bytes")
+        position = row.device, row.message_bytes
         line = lines.setdefault(
             position, dict(zip(("device", "message_bytes"), position, strict=True))
         )
-        line[key] = units.in_unit(row["value"], shown_unit) + mark
+        line[key] = units.in_unit(row.value, shown_unit) + mark
     rows = list(lines.values())
     # A count that is the same in all rows, such as that of wrong values, is said once.
     same = {key: rows[0].get(key) for key in counts if len({row.get(key) for row in rows}) == 1}
@@ -218,8 +214,8 @@ def _size(message_bytes: int | None) -> str:
 def _typical(item: Reading) -> dict[str, str | None]:
     """The statistic that stands for each figure."""
     kinds: dict[str, list[str | None]] = {}
-    for row in item.rows:
-        kinds.setdefault(row["name"], []).append(row.get("statistic"))
+    for row in item.figures:
+        kinds.setdefault(row.name, []).append(row.statistic)
     return {
         name: next((kind for kind in TYPICAL if kind in held), held[0])
         for name, held in kinds.items()

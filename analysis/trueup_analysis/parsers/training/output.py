@@ -296,7 +296,7 @@ class _Log:
         if not self._is_new(number):
             return
         self.counts.update(figures.keys())
-        self.names.update(set(_OTHER_NAME.findall(rest)))
+        self.names.update(list(dict.fromkeys(_OTHER_NAME.findall(rest))))
         self.twice += figures.pop(_TWICE, 0) > 0
         self._timed(number, figures)
         total = head.groupdict().get("total")
