@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import plan_cases
-from trueup_analysis import parsers
+from trueup_analysis import rooms
 from trueup_analysis.read import Reading, read_runs
 from trueup_node.errors import BadInput, ParseError
 
@@ -55,7 +55,7 @@ def result_of(tool: str, case: Case, text: str) -> str:
     """What a parser, or `trueup read`, makes of a text."""
     try:
         if case["call"] == "parse":
-            output = getattr(parsers.part(tool, "output"), f"parse_{tool}")(text)
+            output = getattr(rooms.part(tool, "output"), f"parse_{tool}")(text)
             return "\n".join(shown(output)) + "\n"
         readings, reasons = read_runs(text, **case["more"])
     except (ParseError, BadInput) as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trueup_analysis import decoding, read
-from trueup_analysis.figures.views import view_of
+from trueup_analysis.rooms import view_of
 from trueup_node.errors import BadInput
 
 TABLE: Final = Path(__file__).parent / "data" / "public_outputs.tsv"

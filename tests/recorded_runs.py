@@ -21,7 +21,7 @@ from typing import Any
 
 import fleet
 import machines
-from trueup_analysis import parsers
+from trueup_analysis import rooms
 from trueup_node.benchmarks.blob_copy import case as blob_copy
 from trueup_node.benchmarks.devito import case as devito
 from trueup_node.benchmarks.fio import case as fio
@@ -71,7 +71,7 @@ NDV4 = "Standard_ND96asr_v4"
 NC_A100 = "Standard_NC24ads_A100_v4"
 NC_H100 = "Standard_NC40ads_H100_v5"
 NV_A10 = "Standard_NV12ads_A10_v5"
-TOOLS = parsers.names()
+TOOLS = rooms.names()
 
 _UBUNTU = {
     "region": "eastus",
@@ -181,7 +181,7 @@ def parsed(text: str, tool: str) -> Any:
     Raises:
         ParseError: it refuses the text.
     """
-    room = parsers.part(tool, "output")
+    room = rooms.part(tool, "output")
     return getattr(room, f"parse_{tool}")(text)
 
 

@@ -11,7 +11,7 @@ from trueup_node.cases import Case
 from trueup_node.errors import BadInput, ParseError, TrueupError
 from trueup_node.reading import unverified
 
-from . import parsers
+from . import rooms
 from .decoding import Gaps, held
 from .front import Block, Clean, cleaned, cut, json_blocks
 
@@ -156,7 +156,7 @@ class Reading:
 
 def tools() -> dict[str, Signature]:
     """The signatures by tool name (``signatures.py``); a parser is imported to parse."""
-    return {name: parsers.part(name, "signatures").SIGNATURE for name in parsers.names()}
+    return {name: rooms.part(name, "signatures").SIGNATURE for name in rooms.names()}
 
 
 def marks(tool: str | None = None) -> list[str]:
@@ -305,7 +305,7 @@ class _Front:
 
 def _parsed(block: Block) -> Parsed:
     """The parser's result of a run; text below its end may be another program's."""
-    module = parsers.part(block.tool, "output")
+    module = rooms.part(block.tool, "output")
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{block.tool}"))
     try:
         return parse(block.text)
@@ -319,7 +319,7 @@ def _nccl_log(block: Block) -> NcclLogOutput | None:
     """NCCL's log between the lines of a tool that does not read it itself."""
     if block.tool.startswith("nccl") or not tools()["nccl_log"].recognises(block.text):
         return None
-    return cast("NcclLogOutput", parsers.part("nccl_log", "output").parse_nccl_log(block.text))
+    return cast("NcclLogOutput", rooms.part("nccl_log", "output").parse_nccl_log(block.text))
 
 
 def _resources(parsed: Parsed) -> dict[str, int]:

@@ -18,7 +18,7 @@ Layers = Sequence[Sequence[str]]
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
     (
-        *("units", "catalog", "contract", "notify", "labelled", "parsers"),
+        *("units", "catalog", "contract", "notify", "labelled", "parsers", "rooms"),
         *("retail", "retail_meters", "spot"),
     ),
     (

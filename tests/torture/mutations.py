@@ -21,13 +21,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from trueup_analysis import parsers
+from trueup_analysis import rooms
 from trueup_node.errors import ParseError
 
 from torture import Tally
 
 DATA = Path(__file__).parents[1] / "data"
-TOOLS = parsers.names()
+TOOLS = rooms.names()
 # Names of files in tests/data that are no output of the tool.
 NO_OUTPUT = (".md", ".py")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]\d+)?(?![\w.])")
@@ -225,7 +225,7 @@ def _facts(parsed: Any) -> Reading:
 
 
 def _of_tool(tool: str) -> Callable[[str], Any]:
-    output, signatures = (parsers.part(tool, name) for name in ("output", "signatures"))
+    output, signatures = (rooms.part(tool, name) for name in ("output", "signatures"))
     parse, recognises = getattr(output, f"parse_{tool}"), signatures.SIGNATURE.recognises
 
     def read(text: str) -> Reading:

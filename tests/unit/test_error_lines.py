@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 
 import pytest
-from trueup_analysis import parsers
+from trueup_analysis import rooms
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data"
-PARSERS = {name: parsers.part(name, "output") for name in parsers.names()}
+PARSERS = {name: rooms.part(name, "output") for name in rooms.names()}
 # As many lines of each recorded file are damaged in each way; few lines of HPL's say anything.
 LINES = 6
 MORE = {"hpl": 25}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from trueup_analysis import parsers
+from trueup_analysis import rooms
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ RECORDINGS = {
     "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],
 }
 PARSERS = [
-    (parsers.part(tool, "output").__name__, f"parse_{tool}", [f"{tool}/{name}" for name in names])
+    (rooms.part(tool, "output").__name__, f"parse_{tool}", [f"{tool}/{name}" for name in names])
     for tool, names in RECORDINGS.items()
 ]
 PARSERS += [
@@ -79,11 +79,11 @@ def test_no_flood_takes_long_or_ends_in_another_error(
 
 
 def test_every_parser_is_flooded() -> None:
-    rooms = TESTS.parent / "module_utils" / "trueup_node"
-    found = set(parsers.names())
+    node = TESTS.parent / "module_utils" / "trueup_node" / "node"
+    found = set(rooms.names())
     found |= {
         path.stem
-        for path in rooms.glob("node/*.py")
+        for path in node.glob("*.py")
         if f"def parse_{path.stem}(" in path.read_text(encoding="utf-8")
     }
     assert {function.removeprefix("parse_") for _, function, _ in PARSERS} == found

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup_analysis import parsers
+from trueup_analysis import rooms
 from trueup_node.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data"
 
 
 def parser(tool: str) -> Any:
-    return getattr(parsers.part(tool, "output"), f"parse_{tool}")
+    return getattr(rooms.part(tool, "output"), f"parse_{tool}")
 
 
 @pytest.mark.parametrize("before", ["[1,0]<stdout>:", " ", "node1: "])

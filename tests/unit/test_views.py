@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from recorded_runs import GPT_ALONE
-from trueup_analysis import parsers
+from trueup_analysis import rooms
 from trueup_node.benchmarks.devito import case as devito
 from trueup_node.benchmarks.fio import case as fio
 from trueup_node.benchmarks.megatron import case as megatron
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trueup_node.record import Metric
 
 ROOT = Path(__file__).parent.parent.parent
-TOOLS = parsers.names()
+TOOLS = rooms.names()
 # A figure's name, unit, direction and statistic; "" for the one that stands for it.
 Row = tuple[str, str, str, str]
 TYPICAL = {None, "median", "single", "mean"}
@@ -79,7 +79,7 @@ def added(tool: str, output: Any) -> list[Metric]:
 @cache
 def recorded(tool: str) -> frozenset[Row]:
     """The figures of all recorded outputs that the parser understands."""
-    parse = getattr(parsers.part(tool, "output"), f"parse_{tool}")
+    parse = getattr(rooms.part(tool, "output"), f"parse_{tool}")
     rows: list[Metric] = []
     for path in sorted((ROOT / "tests" / "data" / tool).iterdir()):
         try:
@@ -95,7 +95,7 @@ def recorded(tool: str) -> frozenset[Row]:
 @cache
 def parameters_of(tool: str) -> str:
     """The code in which the parameters of a record are named, published ones included."""
-    room = Path(parsers.part(tool, "view").__file__ or "").parent
+    room = Path(rooms.part(tool, "view").__file__ or "").parent
     paths = [ROOT / "library" / f"{tool}_bench.py", *sorted(room.glob("*.py"))]
     paths.remove(room / "view.py")
     paths += [ROOT / "analysis" / "trueup_analysis" / "published.py"]
@@ -138,7 +138,7 @@ def unknown(view: View, rows: frozenset[Row]) -> set[Row]:
 
 
 def view_of(tool: str) -> View:
-    return parsers.part(tool, "view").VIEW
+    return rooms.part(tool, "view").VIEW
 
 
 @pytest.mark.parametrize("tool", TOOLS)

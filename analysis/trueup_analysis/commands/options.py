@@ -247,7 +247,7 @@ class Billing:
             BadInput: a price that is not above zero, or no record to compare with it.
         """
         from ..figures.terms import ApiPrices
-        from ..figures.views import is_served
+        from ..rooms import is_served
 
         api_prices = ApiPrices(self.api_price, self.api_price_total)
         if api_prices.given and not any(map(is_served, {*loaded.values("benchmark")})):

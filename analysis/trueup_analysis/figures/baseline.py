@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_node.errors import BadInput
 
+from ..rooms import at_headline, names_of, view_of
 from ..units import DISPLAYED, plural, scaled
 from .compare.measured import work_of
 from .compare.significance import NOISE_FREEDOM, noise_of, t_quantile
-from .views import at_headline, names_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

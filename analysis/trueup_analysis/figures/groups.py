@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .views import at_headline, known, view_of
+from ..rooms import at_headline, known, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from trueup_node.cases import Case
     from trueup_node.view import Measure, View
 
+    from ..rooms import Headline
     from .heads import Heads
-    from .views import Headline
 
 
 class Pooled(NamedTuple):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..cases import read_cases
 from ..packed import values
+from ..rooms import Headline, at_headline, headline, known, view_of
 from .frames import measured
-from .views import Headline, at_headline, headline, known, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from trueup_node.suggest import did_you_mean
 
 from ..parsers.serving.schema import engine_of
 from ..read import STANDARD_INPUT, nodes_of, slug
-from .views import view_of
+from ..rooms import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence

@@ -13,8 +13,8 @@ from trueup_node.errors import BadInput
 
 from ..cases import read_cases
 from ..packed import alike
+from ..rooms import amount_rate, headline, is_served, view_of
 from .frames import HOW, MEDIANS, first, of_kinds, rows_of, work_of
-from .views import amount_rate, headline, is_served, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence

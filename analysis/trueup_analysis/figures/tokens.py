@@ -12,10 +12,10 @@ from trueup_node.serving import LOADS
 
 from .. import catalog, units
 from ..packed import MEASURED
+from ..rooms import is_served, view_of
 from .frames import HOW, MEDIANS, of_whole_case, rows_of, work_of
 from .prices import Pricing
 from .terms import OWN, ApiPrices, Terms
-from .views import is_served, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from trueup_node.cases import of_record
 from trueup_node.record import TOO_SHORT
 
+from ..rooms import view_of
 from .sizes import read_sizes
-from .views import view_of
 
 if TYPE_CHECKING:
     from pathlib import Path

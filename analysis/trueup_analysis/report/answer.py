@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..figures.cost import cheapest_of_tokens, cheapest_of_work
 from ..figures.pooling import work_priced
-from ..figures.views import names_of
 from ..render.html import Part, Section
+from ..rooms import names_of
 from ..sheets import compare
 from ..sheets import health as health_sheets
 from ..units import UNKNOWN, money, plural

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.compare.changes import BETTER, MIXED, WORSE
 from ..figures.groups import apart_words, differing, pooled
-from ..figures.views import judged_by, names_of, view_of
 from ..render.html import LINKS, Part, Section
+from ..rooms import judged_by, names_of, view_of
 from ..sheets.compare import signed
 from ..sheets.health import SIGNS
 from ..sheets.sheet import Column, Sheet, place_text, short_size, unshown

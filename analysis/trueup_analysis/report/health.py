@@ -11,8 +11,8 @@ from markupsafe import Markup
 from trueup_node.health.verdicts import NODE_ORDER, WORST_FIRST, worst
 
 from ..figures.health.required import NO_RECORD
-from ..figures.views import names_of
 from ..render.html import Affected, Card, Fact, Part, Section, Verdicts
+from ..rooms import names_of
 from ..sheets import health as health_sheets
 from ..sheets.sheet import Column, Sheet
 from ..units import UNKNOWN, plural

@@ -10,8 +10,8 @@ from trueup_node.record import TOO_SHORT
 
 from .. import units
 from ..figures.prices import NO_SIZE
-from ..figures.views import at_headline, judged_by, view_of
 from ..render.html import UNKNOWN, Fact, Headline, Part, Section, Warnings
+from ..rooms import at_headline, judged_by, view_of
 from ..sheets.sheet import Column, Sheet, place_text
 from ..units import count, in_unit, plural
 

@@ -23,8 +23,8 @@ from ..figures.prices import read_all
 from ..figures.scaling.tables import series
 from ..figures.sizes import read_sizes
 from ..figures.terms import OWN, Terms
-from ..figures.views import is_served, names_of, views
 from ..render.html import UNKNOWN, Page, Part, Section
+from ..rooms import is_served, names_of, views
 from ..selection import run_ids
 from ..sheets import cost as cost_sheets
 from ..sheets import tokens as token_sheets

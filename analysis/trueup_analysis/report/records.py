@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from trueup_node.record import OUTCOMES
 
 from .. import units
-from ..figures.views import names_of, view_of
 from ..render.html import ROWS_SHOWN, Fact, Part, Section
+from ..rooms import names_of, view_of
 from ..sheets import listing as list_sheets
 from ..sheets.sheet import Column, Sheet
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.pooling import work_priced
 from ..figures.prices import GIVEN
-from ..figures.views import names_of, view_of
+from ..rooms import names_of, view_of
 from .compare import SINCE
 from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
 

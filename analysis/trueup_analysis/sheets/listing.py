@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from trueup_node.health.expectations import Expectations
 
     from ..figures.compare.comparing import Deltas
-    from ..figures.views import Headline
     from ..load import Loaded
+    from ..rooms import Headline
 
 _NODES_SHOWN: Final = 2
 # More rows than this are read by nobody: a summary stands for them.

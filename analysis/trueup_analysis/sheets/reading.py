@@ -12,7 +12,7 @@ from trueup_node.health.verdicts import NODE_ORDER, worst
 from trueup_node.quantity import Quantity
 
 from .. import units
-from ..figures.views import headline
+from ..rooms import headline
 from .sheet import Column, Sheet, figure_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from .. import units
 from ..figures.scaling.findings import Row
 from ..figures.scaling.split import axis
 from ..figures.scaling.tables import capital
-from ..figures.views import view_of
+from ..rooms import view_of
 from .sheet import Column, Sheet, flops, short_size, three, two, unshown
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from .. import units
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..figures.views import Headline
+    from ..rooms import Headline
 
 
 class Column(NamedTuple):

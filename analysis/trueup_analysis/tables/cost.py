@@ -13,7 +13,7 @@ from ..figures.health import expectations
 from ..figures.pooling import has_work
 from ..figures.prices import read_all
 from ..figures.sizes import read_sizes
-from ..figures.views import is_served
+from ..rooms import is_served
 from ..sheets import cost as cost_sheets
 from ..sheets import tokens as token_sheets
 from ..sheets import users as user_sheets

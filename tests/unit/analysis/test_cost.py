@@ -10,8 +10,8 @@ import made
 import pandas as pd
 import pytest
 from helpers import parametrized
+from trueup_analysis import rooms
 from trueup_analysis.cases import read_cases
-from trueup_analysis.figures import views
 from trueup_analysis.figures.cost import CostTable, table
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.pooling import has_work, work_priced
@@ -370,13 +370,13 @@ def test_pooled_figures_are_those_of_each_record(tmp_path: Path) -> None:
     row = made.frame(table(loaded, prices=prices(), terms=Terms(price=3.6)).table).iloc[0]
     cases = read_cases(loaded)
     one = sorted(cases, key=lambda case: case.plain("run_time") or 0)[1]
-    shown = views.headline(one)
+    shown = rooms.headline(one)
     assert shown is not None
     assert (row["metric"], row["value"], row["unit"]) == (
         shown.measure.metric, shown.value, shown.measure.unit,
     )  # fmt: skip
     for work in work_priced("devito"):
-        rate = views.amount_rate(one, work)
+        rate = rooms.amount_rate(one, work)
         assert rate is not None
         assert row[f"{work.key}_per_node_hour"] == pytest.approx(rate * 3600 / work.amount)
 

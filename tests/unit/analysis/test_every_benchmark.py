@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import recorded_runs as runs
 from report_pages import look
-from trueup_analysis import cli, parsers
+from trueup_analysis import cli, rooms
 from trueup_analysis.figures.terms import Terms
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
@@ -267,11 +267,11 @@ def close(text: str, base: float) -> bool:
 
 
 def test_every_benchmark_has_a_figure_here() -> None:
-    rooms = set(parsers.names())
+    tools = set(rooms.names())
     own = {(record["benchmark"], record["case"]) for record in runs.every_tool().records}
-    assert rooms - {tool for tool, _ in HEADLINES} == set()
+    assert tools - {tool for tool, _ in HEADLINES} == set()
     assert own - set(HEADLINES) == set()
-    assert {tool for tool, _ in own} == rooms
+    assert {tool for tool, _ in own} == tools
 
 
 def test_what_others_printed_has_a_figure_here(shown: Shown) -> None:

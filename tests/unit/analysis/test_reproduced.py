@@ -16,7 +16,7 @@ from test_nv_a10_bench import ASKED, BESIDE, GPU, OWN
 from test_shared_load import ladder
 from trueup_analysis import catalog
 from trueup_analysis.figures import presets as figures
-from trueup_analysis.figures.views import views
+from trueup_analysis.rooms import views
 from trueup_analysis.sheets import presets as sheets
 from trueup_controller import presets
 from trueup_node.cases import Case, Figure, of_record

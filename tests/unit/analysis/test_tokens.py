@@ -18,10 +18,10 @@ from trueup_analysis.figures.prices import read_prices
 from trueup_analysis.figures.published_tokens import Article, recompute
 from trueup_analysis.figures.terms import ApiPrices, Terms
 from trueup_analysis.figures.tokens import TokenTable, read_gpus, table
-from trueup_analysis.figures.views import view_of
 from trueup_analysis.load import load
 from trueup_analysis.render import table as table_format
 from trueup_analysis.report.publish import write_report
+from trueup_analysis.rooms import view_of
 from trueup_analysis.sheets import tokens as token_sheets
 from trueup_node.errors import BadInput
 

@@ -10,8 +10,8 @@ from trueup_node.cases import TYPICAL, Figure
 
 from ... import packed
 from ...cases import FiguresOf
+from ...rooms import view_of
 from ..groups import apart_of, masked
-from ..views import view_of
 from .significance import range_in_deviations
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ...rooms import names_of, view_of
 from ...units import plural, size_of
-from ..views import names_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,8 +12,8 @@ from trueup_node.errors import BadInput
 from ... import units
 from ...cases import read_cases
 from ...packed import alike, decoded
+from ...rooms import at_headline, headline, views
 from ..frames import HOW, first, measured, of_kinds, of_whole_case, work_of
-from ..views import at_headline, headline, views
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trueup_node.view import View
 
     from ...load import Loaded
-    from ..views import Headline
+    from ...rooms import Headline
 
 _NOT_USED = (None, "", "none", "off", "local", "torchrun", False)
 # A parameter that takes more values than this, or a longer one, is a finding of each run (the name

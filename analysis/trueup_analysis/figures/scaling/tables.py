@@ -10,9 +10,9 @@ from trueup_node.errors import BadInput
 
 from ... import units
 from ...packed import alike, values
+from ...rooms import view_of, views
 from ..fits import Fit, fit_laws
 from ..frames import first, rows_of
-from ..views import view_of, views
 from .findings import Row, not_reached, settings, stops_paying, warnings
 from .points import BESIDE, headlines, outcomes, points, records_of
 from .split import Kind, Over, Raw, axis, split

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...figures.views import view_of
 from ...render.html import Figure
+from ...rooms import view_of
 from .lines import over_parameter, over_sizes
 from .matrices import matrices
 from .rows import over_cases, over_devices

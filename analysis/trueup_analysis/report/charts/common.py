@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ...figures.views import judged_by
 from ...render.plots.data import Reference
 from ...render.plots.drawing import Drawing
+from ...rooms import judged_by
 from ...units import in_unit, scaled_to, size_of
 
 if TYPE_CHECKING:

@@ -1,18 +1,27 @@
-"""How each benchmark says that it is shown, and the figures that follow from it for a case."""
+"""The rooms of the tools whose output is read, each with ``output``, ``signatures`` and ``view``
+(``trueup_node.benchmarks`` describes these), and the figures that follow from a view for a case.
+
+The rooms of tools that nodes run are in ``trueup_node.benchmarks``, those of tools that only other
+people run in ``trueup_analysis.parsers``.
+"""
 
 from __future__ import annotations
 
+import importlib
 import math
+import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from trueup_node import benchmarks
 from trueup_node.cases import TYPICAL
 from trueup_node.view import Measure, View
 
-from .. import parsers
+from . import parsers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import ModuleType
 
     from trueup_node.cases import Case, Figure
     from trueup_node.health.expectations import Expectation, Expectations
@@ -20,17 +29,41 @@ if TYPE_CHECKING:
 
 
 @cache
+def _packages() -> dict[str, str]:
+    """The package of each tool's room."""
+    return {
+        info.name: f"{package.__name__}.{info.name}"
+        for package in (benchmarks, parsers)
+        for info in pkgutil.iter_modules(package.__path__)
+    }
+
+
+def names() -> list[str]:
+    """All tools, sorted."""
+    return sorted(_packages())
+
+
+def part(tool: str, name: str) -> ModuleType:
+    """A module of a tool's room, such as ``output``.
+
+    Raises:
+        KeyError: there is no such tool.
+    """
+    return importlib.import_module(f"{_packages()[tool]}.{name}")
+
+
+@cache
 def views() -> Mapping[str, View]:
     """The views by benchmark: one a room."""
-    return {name: parsers.part(name, "view").VIEW for name in parsers.names()}
+    return {name: part(name, "view").VIEW for name in names()}
 
 
 @cache
 def view_of(benchmark: str) -> View | None:
     """How a benchmark is shown; None without a view (the state of a node)."""
-    if benchmark not in parsers.names():
+    if benchmark not in _packages():
         return None
-    view: View = parsers.part(benchmark, "view").VIEW
+    view: View = part(benchmark, "view").VIEW
     return view
 
 
