@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from trueup_analysis import decoding, read
+from trueup_analysis import decoding, read, rooms
 from trueup_analysis.rooms import view_of
 from trueup_node.errors import BadInput
 
@@ -40,7 +40,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 def _result(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as stream:
-            marks, logs = read.marks(None), read.logs()
+            marks, logs = rooms.marks(None), rooms.logs()
             text, gaps = decoding.decoded(stream, path.name, marks, logs)
         readings, refused = read.read_runs(text, source=path.name, gaps=gaps)
     except BadInput as error:

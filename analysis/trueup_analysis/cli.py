@@ -19,8 +19,7 @@ from trueup_node.errors import BadInput, TrueupError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from .commands.messages import PROGRESS, print_, say, sentence, unwritten
-from .commands.options import examples
+from .commands.interface import PROGRESS, examples, print_, say, sentence, unwritten
 from .commands.usage import usage
 
 EXIT_CODES = (

@@ -1,4 +1,5 @@
-"""The front stage of ``trueup read``: a text as people paste it, to clean blocks of tools' lines.
+"""The front stage of ``trueup read``: a text as people paste it, to clean blocks of tools' lines,
+and the tools that may have written it.
 
 The stages stand in this order: Markdown quotes and fences; labels of launchers and log collectors
 (timestamps, syslog, pods, ``0:``, ``[1,0]<stdout>:``), one within another; prompts and traced
@@ -14,9 +15,15 @@ from __future__ import annotations
 import json
 import operator
 import re
+import string
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
+
+from trueup_node.errors import BadInput
+
+from .decoding import held
+from .rooms import marks, tools
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:```|~~~)[\w+.{} -]*")
 _QUOTE: Final = re.compile(r"(?:> ?)+(?! ?>)")
@@ -63,6 +70,42 @@ _SAMPLE: Final = 1 << 20
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
 # Places that look like objects and are none: each may be read to the end.
 _MOST_FAILED: Final = 100
+
+
+# Known tools without a parser, by a pattern that only their output matches.
+OTHERS: Final = {
+    "iperf3": re.compile(
+        r"(?m)^iperf Done\.|^\[ {0,3}(?:\d+|SUM)\](?:\[[RT]X-[CS]\])? +[\d.]+-[\d.]+ +sec +[\d.]+ "
+        r"\w?Bytes"
+        r'|"version":\s{0,8}"iperf 3'
+    ),
+    "GuideLLM's console (its benchmarks.json is read)": re.compile(
+        r"Server Throughput Statistics \(All Requests\)|Request Latency Statistics \(Completed"
+    ),
+    "SGLang's bench_one_batch": re.compile(r"(?m)^Decode\.  median latency: [\d.]+ s, median"),
+    "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
+    "Hugging Face's Trainer": re.compile(r"\{'(?:loss|train_runtime)': '?\d[^\n]{0,300}'epoch': "),
+    "Intel's Memory Latency Checker": re.compile(r"Intel\(R\) Memory Latency Checker - v\d"),
+    "NAS Parallel Benchmarks": re.compile(r"NAS Parallel Benchmarks? .{0,40}- +\w\w Benchmark"),
+    "NAMD": re.compile(r"(?m)^Info: Benchmark time: \d+ CPUs"),
+    "LAMMPS": re.compile(r"(?m)^Loop time of [\d.]+ on \d+ procs for \d+ steps"),
+    "WRF": re.compile(r"(?m)^Timing for main: time \d{4}-\d\d-\d\d_"),
+    "Quantum ESPRESSO": re.compile(r"(?m)^[ \t]*Program PWSCF v\.\d"),
+    "llama-bench": re.compile(r"(?m)^\| *model +\| +size +\| +params +\| +backend +\|"),
+    "ucx_perftest": re.compile(r"\|    Stage     \| # iterations \|"),
+    "elbencho": re.compile(r"(?m)^OPERATION +RESULT TYPE +"),
+    "stress-ng": re.compile(r"(?m)^stress-ng: \w+: +\["),
+    "rocm-bandwidth-test": re.compile(r"RocmBandwidthTest Version: \d"),
+    "an MLPerf training log": re.compile(r":::MLLOG \{"),
+    "NVIDIA's kernel messages": re.compile(r"NVRM: "),
+    "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-|^\| NVIDIA-SMI \d"),
+}
+_NO_LETTERS: Final = bytes({*range(256)} - {*b"\n", *string.ascii_letters.encode()})
+# Characters that are looked at together; letters of lines that are worth splitting, and how many of
+# these are remembered.
+_PIECE: Final = 1 << 18
+_LONG: Final = 32
+_MOST_SEEN: Final = 10_000
 
 
 class Clean(NamedTuple):
@@ -157,6 +200,52 @@ def json_blocks(text: str, tool: str) -> list[Block]:
         counted = begin
         blocks.append(Block(tool, text[begin:end], text[begin:end], first_line))
     return blocks
+
+
+def _marks_in(text: str) -> set[str]:
+    """The marks that stand in a text. They are looked for in its letters, and in those of long
+    lines with the same ones once: in most long outputs these are a small part."""
+    searched = {mark: _letters(mark) for mark in marks()}
+    beyond = max(map(len, searched))
+    seen_lines: set[bytes] = set()
+    fresh: list[bytes] = []
+    for begin in range(0, len(text), _PIECE):
+        # A mark may begin in this piece and end in the next.
+        piece = _letters(text[begin : begin + _PIECE + beyond])
+        lines = {piece}
+        if len(piece) > _LONG * piece.count(b"\n"):
+            lines = {*piece.split(b"\n")} - seen_lines
+            seen_lines |= lines if len(seen_lines) < _MOST_SEEN else set()
+        fresh += lines
+    held_letters = held(searched.values(), b"\n".join(fresh))
+    return held((mark for mark, letters in searched.items() if letters in held_letters), text)
+
+
+def _letters(text: str) -> bytes:
+    return text.encode("ascii", "replace").translate(None, _NO_LETTERS)
+
+
+def claims(text: str, source: str) -> list[str]:
+    """The tools that may have written a text.
+
+    Raises:
+        BadInput: there is none.
+    """
+    by_tool = tools()
+    text_marks = _marks_in(text)
+    claiming = [
+        name
+        for name, signature in by_tool.items()
+        if not text_marks.isdisjoint(signature.marks) and signature.recognises(text)
+    ]
+    alone = [name for name in claiming if not by_tool[name].is_beside]
+    if not claiming:
+        other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
+        reason = f"no known tool's output; say which with --benchmark ({', '.join(by_tool)})"
+        raise BadInput(
+            f"{source}: {reason if other is None else f'output of {other}: there is no parser'}"
+        )
+    return alone or claiming
 
 
 def _without_quotes(lines: list[str]) -> tuple[list[str], int]:

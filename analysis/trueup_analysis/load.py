@@ -647,10 +647,10 @@ def _starts_as_object(path: str) -> bool:
 
 def _tool_of(content: bytes) -> str | None:
     """The tool whose own output a file is; None where it is another file."""
-    from . import decoding, read  # noqa: PLC0415 WHY: parsers, which reading records does not need
+    from . import decoding, read, rooms  # noqa: PLC0415 WHY: parsers, which reading records does not need
 
     try:
-        text, _ = decoding.decoded(io.BytesIO(content), "", read.marks(), read.logs())
+        text, _ = decoding.decoded(io.BytesIO(content), "", rooms.marks(), rooms.logs())
         return read.read(text, source="").tool
     except BadInput:
         return None

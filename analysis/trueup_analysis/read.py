@@ -1,22 +1,29 @@
-"""``trueup read``: a tool's own output through the parser that also reads it on the nodes."""
+"""``trueup read``: a tool's own output from files through the parser that also reads it
+on the nodes."""
 
 from __future__ import annotations
 
+import glob
+import os
 import re
-import string
+import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from trueup_node.cases import Case
 from trueup_node.errors import BadInput, ParseError, TrueupError
 from trueup_node.reading import unverified
+from trueup_node.suggest import did_you_mean
 
-from . import rooms
-from .decoding import Gaps, held
-from .front import Block, Clean, cleaned, cut, json_blocks
+from .decoding import Gaps, decoded
+from .front import Block, Clean, claims, cleaned, cut, json_blocks
+from .rooms import logs, marks, part, tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from trueup_node.benchmarks import Parsed
     from trueup_node.cases import Figure
@@ -24,34 +31,6 @@ if TYPE_CHECKING:
 
     from .parsers.nccl_log.output import NcclLogOutput
 
-# Known tools without a parser, by a pattern that only their output matches.
-OTHERS: Final = {
-    "iperf3": re.compile(
-        r"(?m)^iperf Done\.|^\[ {0,3}(?:\d+|SUM)\](?:\[[RT]X-[CS]\])? +[\d.]+-[\d.]+ +sec +[\d.]+ "
-        r"\w?Bytes"
-        r'|"version":\s{0,8}"iperf 3'
-    ),
-    "GuideLLM's console (its benchmarks.json is read)": re.compile(
-        r"Server Throughput Statistics \(All Requests\)|Request Latency Statistics \(Completed"
-    ),
-    "SGLang's bench_one_batch": re.compile(r"(?m)^Decode\.  median latency: [\d.]+ s, median"),
-    "AIPerf's list of single requests": re.compile(r'"x_request_id":.*"benchmark_phase":'),
-    "Hugging Face's Trainer": re.compile(r"\{'(?:loss|train_runtime)': '?\d[^\n]{0,300}'epoch': "),
-    "Intel's Memory Latency Checker": re.compile(r"Intel\(R\) Memory Latency Checker - v\d"),
-    "NAS Parallel Benchmarks": re.compile(r"NAS Parallel Benchmarks? .{0,40}- +\w\w Benchmark"),
-    "NAMD": re.compile(r"(?m)^Info: Benchmark time: \d+ CPUs"),
-    "LAMMPS": re.compile(r"(?m)^Loop time of [\d.]+ on \d+ procs for \d+ steps"),
-    "WRF": re.compile(r"(?m)^Timing for main: time \d{4}-\d\d-\d\d_"),
-    "Quantum ESPRESSO": re.compile(r"(?m)^[ \t]*Program PWSCF v\.\d"),
-    "llama-bench": re.compile(r"(?m)^\| *model +\| +size +\| +params +\| +backend +\|"),
-    "ucx_perftest": re.compile(r"\|    Stage     \| # iterations \|"),
-    "elbencho": re.compile(r"(?m)^OPERATION +RESULT TYPE +"),
-    "stress-ng": re.compile(r"(?m)^stress-ng: \w+: +\["),
-    "rocm-bandwidth-test": re.compile(r"RocmBandwidthTest Version: \d"),
-    "an MLPerf training log": re.compile(r":::MLLOG \{"),
-    "NVIDIA's kernel messages": re.compile(r"NVRM: "),
-    "nvidia-smi": re.compile(r"(?m)^GPU \d+: .*\(UUID: GPU-|^\| NVIDIA-SMI \d"),
-}
 STANDARD_INPUT: Final = "standard input"
 # Resources, and their names in a parser's result.
 _RESOURCES: Final = {
@@ -60,12 +39,6 @@ _RESOURCES: Final = {
     "threads": "threads",
     "gpus": "gpu_count",
 }
-_NO_LETTERS: Final = bytes({*range(256)} - {*b"\n", *string.ascii_letters.encode()})
-# Characters that are looked at together; letters of lines that are worth splitting, and how many of
-# these are remembered.
-_PIECE: Final = 1 << 18
-_LONG: Final = 32
-_MOST_SEEN: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -154,23 +127,6 @@ class Reading:
         return "ok", None
 
 
-def tools() -> dict[str, Signature]:
-    """The signatures by tool name (``signatures.py``); a parser is imported to parse."""
-    return {name: rooms.part(name, "signatures").SIGNATURE for name in rooms.names()}
-
-
-def marks(tool: str | None = None) -> list[str]:
-    """The marks of one tool, or of all: a text is searched for them before any parser sees it."""
-    by_tool = tools()
-    signatures = [by_tool[tool]] if tool in by_tool else by_tool.values()
-    return [mark for signature in signatures for mark in signature.marks]
-
-
-def logs() -> list[tuple[str, str, str]]:
-    """The logs that tools write between their own lines (``Signature.log``)."""
-    return [signature.log for signature in tools().values() if signature.log]
-
-
 def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps | None = None) -> Reading:
     """The one run of a text (``read_runs``).
 
@@ -226,13 +182,11 @@ def read_runs(
 
 def _recognised(text: str, source: str, tool: str | None) -> tuple[Clean, list[str]]:
     """The text after the front stage, and the tools that may have written it."""
-    by_tool = tools()
     if not text or text.isspace():
         raise BadInput(f"{source} is empty")
-    if tool is not None and tool not in by_tool:
-        raise BadInput(f"no parser for {tool!r}; there are {', '.join(by_tool)}")
+    _refuse_tool(tool)
     clean = cleaned(text)
-    return clean, [tool] if tool else _claims(clean.text, source)
+    return clean, [tool] if tool else claims(clean.text, source)
 
 
 def _several(source: str, names: Sequence[str]) -> str:
@@ -305,7 +259,7 @@ class _Front:
 
 def _parsed(block: Block) -> Parsed:
     """The parser's result of a run; text below its end may be another program's."""
-    module = rooms.part(block.tool, "output")
+    module = part(block.tool, "output")
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{block.tool}"))
     try:
         return parse(block.text)
@@ -319,7 +273,7 @@ def _nccl_log(block: Block) -> NcclLogOutput | None:
     """NCCL's log between the lines of a tool that does not read it itself."""
     if block.tool.startswith("nccl") or not tools()["nccl_log"].recognises(block.text):
         return None
-    return cast("NcclLogOutput", rooms.part("nccl_log", "output").parse_nccl_log(block.text))
+    return cast("NcclLogOutput", part("nccl_log", "output").parse_nccl_log(block.text))
 
 
 def _resources(parsed: Parsed) -> dict[str, int]:
@@ -330,52 +284,6 @@ def _resources(parsed: Parsed) -> dict[str, int]:
         if isinstance(count := getattr(parsed, member, None), int)
     }
     return {**({"nodes": 1} if counts.get("ranks") == 1 else {}), **counts}
-
-
-def _marks_in(text: str) -> set[str]:
-    """The marks that stand in a text. They are looked for in its letters, and in those of long
-    lines with the same ones once: in most long outputs these are a small part."""
-    searched = {mark: _letters(mark) for mark in marks()}
-    beyond = max(map(len, searched))
-    seen_lines: set[bytes] = set()
-    fresh: list[bytes] = []
-    for begin in range(0, len(text), _PIECE):
-        # A mark may begin in this piece and end in the next.
-        piece = _letters(text[begin : begin + _PIECE + beyond])
-        lines = {piece}
-        if len(piece) > _LONG * piece.count(b"\n"):
-            lines = {*piece.split(b"\n")} - seen_lines
-            seen_lines |= lines if len(seen_lines) < _MOST_SEEN else set()
-        fresh += lines
-    held_letters = held(searched.values(), b"\n".join(fresh))
-    return held((mark for mark, letters in searched.items() if letters in held_letters), text)
-
-
-def _letters(text: str) -> bytes:
-    return text.encode("ascii", "replace").translate(None, _NO_LETTERS)
-
-
-def _claims(text: str, source: str) -> list[str]:
-    """The tools that may have written a text.
-
-    Raises:
-        BadInput: there is none.
-    """
-    by_tool = tools()
-    text_marks = _marks_in(text)
-    claims = [
-        name
-        for name, signature in by_tool.items()
-        if not text_marks.isdisjoint(signature.marks) and signature.recognises(text)
-    ]
-    alone = [name for name in claims if not by_tool[name].is_beside]
-    if not claims:
-        other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
-        reason = f"no known tool's output; say which with --benchmark ({', '.join(by_tool)})"
-        raise BadInput(
-            f"{source}: {reason if other is None else f'output of {other}: there is no parser'}"
-        )
-    return alone or claims
 
 
 def nodes_of(label: str, count: int | None, names: Sequence[str] = ()) -> list[str]:
@@ -398,3 +306,120 @@ def slug(source: str) -> str:
     """A file's name without folders, in characters that names of nodes and cases may have."""
     name = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "log"
+
+
+class Output(NamedTuple):
+    """A tool's output as it was read, and its text: of several runs in a file the run's own, below
+    the lines above the first one."""
+
+    reading: Reading
+    text: str
+
+
+def file_reading(name: str) -> Reading:
+    """The one run of a tool's output, from a file or, for "-", from standard input.
+
+    Raises:
+        BadInput: it cannot be read, or holds several runs.
+    """
+    text, source, gaps = _decoded(name, None)
+    return read(text, source=source, gaps=gaps)
+
+
+def _decoded(name: str, tool: str | None) -> tuple[str, str, Gaps]:
+    """A file's text, its name, and where lines of it are left out."""
+    source = STANDARD_INPUT if name == "-" else name
+    try:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
+            text, gaps = decoded(stream, source, marks(tool), logs())
+    except OSError as error:
+        raise BadInput(f"{name} cannot be read: {error.strerror}") from error
+    return text, source, gaps
+
+
+def files_of(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files that are meant: of a folder all below it but runs of trueup and hidden ones, of a
+    pattern in quotes all that match; and a sentence on each name that means none."""
+    files: list[str] = []
+    refused: list[str] = []
+    for name in names:
+        path = Path(name)
+        if name == "-" or path.is_file():
+            files.append(name)
+        elif path.is_dir():
+            held = sorted(_files_below(path))
+            files += held
+            refused += [] if held else [f"{name} holds no file"]
+        elif glob.has_magic(name) and not path.exists():
+            matching = _matching(name)
+            files += filter(os.path.isfile, matching)
+            refused += [] if matching else [f"no file matches {name!r}"]
+        else:
+            files.append(name)
+    return files, refused
+
+
+def _matching(pattern: str) -> list[str]:
+    return sorted(path for path in glob.glob(pattern, recursive=True) if path != pattern)
+
+
+def _files_below(folder: Path) -> Iterator[str]:
+    for directory, below, files in os.walk(folder):
+        if "run.json" in files:
+            below.clear()
+            continue
+        below[:] = [name for name in below if not name.startswith(".")]
+        yield from (str(Path(directory, name)) for name in files if not name.startswith("."))
+
+
+def outputs_of(files: Sequence[str], tool: str | None) -> tuple[list[Output], list[str]]:
+    """The runs in some files that can be read, and a sentence on each of the others.
+
+    Raises:
+        BadInput: the tool has no parser.
+    """
+    _refuse_tool(tool)
+    runs = [_runs_or_reason(name, tool) for name in files]
+    outputs = [output for of_file, _ in runs for output in of_file]
+    return outputs, [reason for _, reasons in runs for reason in reasons]
+
+
+def _refuse_tool(tool: str | None) -> None:
+    """
+    Raises:
+        BadInput: there is no parser of that name.
+    """
+    if tool is not None and tool not in (names := list(tools())):
+        hint = did_you_mean(tool, names) or f"; there are {', '.join(names)}"
+        raise BadInput(f"no parser for {tool!r}{hint}")
+
+
+def _runs_or_reason(name: str, tool: str | None) -> tuple[list[Output], list[str]]:
+    try:
+        text, source, gaps = _decoded(name, tool)
+        readings, reasons = read_runs(text, source=source, tool=tool, gaps=gaps)
+    except BadInput as error:
+        return [], [_wrong_guess(name, tool) or str(error)]
+    return [*map(Output, readings, _own_texts(text, readings))], reasons
+
+
+def _own_texts(text: str, readings: Sequence[Reading]) -> list[str]:
+    """The text of each run of a file. A fleet's file has a run for each of its nodes."""
+    if len(readings) == 1:
+        return [text]
+    lines = text.split("\n")
+    first, *later = (reading.first_line - 1 for reading in readings)
+    head = lines[:first]
+    bounds = pairwise([first, *later, len(lines)])
+    return ["\n".join([*head, *lines[begin:end]]) for begin, end in bounds]
+
+
+def _wrong_guess(name: str, tool: str | None) -> str | None:
+    """A sentence where a file is another tool's output than the user says."""
+    if tool is None or name == "-":
+        return None
+    try:
+        other = file_reading(name).tool
+    except BadInput:
+        return None
+    return f"{name}: not {tool} output; it is {other} output, which is read without --benchmark"

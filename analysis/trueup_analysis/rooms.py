@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from trueup_node.cases import Case, Figure
     from trueup_node.health.expectations import Expectation, Expectations
+    from trueup_node.reading import Signature
     from trueup_node.view import Work
 
 
@@ -50,6 +51,23 @@ def part(tool: str, name: str) -> ModuleType:
         KeyError: there is no such tool.
     """
     return importlib.import_module(f"{_packages()[tool]}.{name}")
+
+
+def tools() -> dict[str, Signature]:
+    """The signatures by tool name (``signatures.py``); a parser is imported to parse."""
+    return {name: part(name, "signatures").SIGNATURE for name in names()}
+
+
+def marks(tool: str | None = None) -> list[str]:
+    """The marks of one tool, or of all: a text is searched for them before any parser sees it."""
+    by_tool = tools()
+    signatures = [by_tool[tool]] if tool in by_tool else by_tool.values()
+    return [mark for signature in signatures for mark in signature.marks]
+
+
+def logs() -> list[tuple[str, str, str]]:
+    """The logs that tools write between their own lines (``Signature.log``)."""
+    return [signature.log for signature in tools().values() if signature.log]
 
 
 @cache

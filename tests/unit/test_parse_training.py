@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from trueup_analysis.decoding import decoded
 from trueup_analysis.parsers.training.output import TrainingOutput, parse_training
-from trueup_analysis.read import marks, read
+from trueup_analysis.read import read
+from trueup_analysis.rooms import marks
 
 DATA = Path(__file__).parents[1] / "data" / "training"
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from damage import mutations
 from trueup_analysis.decoding import decoded
-from trueup_analysis.read import Reading, marks, read, read_runs
+from trueup_analysis.read import Reading, read, read_runs
+from trueup_analysis.rooms import marks
 from trueup_node.errors import BadInput
 
 OUTPUTS = Path(__file__).parents[3] / "shared" / "real_outputs"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from trueup_analysis.decoding import decoded
-from trueup_analysis.read import Reading, logs, marks, read_runs
+from trueup_analysis.read import Reading, read_runs
+from trueup_analysis.rooms import logs, marks
 from trueup_node.errors import BadInput
 
 TESTS = Path(__file__).resolve().parents[1]

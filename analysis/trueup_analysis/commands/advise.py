@@ -11,9 +11,18 @@ import typer
 from trueup_node.errors import BadInput
 
 from .answering import answered, ask_of, said
-from .inputs import RESULTS, load_results, output_of
-from .messages import Format, print_, say_notes, say_warnings
-from .options import Common, ContractOption, examples, flag, option, taking
+from .interface import (
+    Common,
+    ContractOption,
+    Format,
+    examples,
+    flag,
+    option,
+    print_,
+    say_warnings,
+    taking,
+)
+from .records import RESULTS, load_results, say_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -268,8 +277,9 @@ def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
     from trueup_node.cases import Case
 
     from ..figures.advise.kinds import KINDS
+    from ..read import file_reading
 
-    reading = output_of(str(path), None).reading
+    reading = file_reading(str(path))
     by_tool = {kind.tool: kind for kind in KINDS.values() if kind.tool}
     if reading.tool not in by_tool:
         tools = ", ".join(by_tool)

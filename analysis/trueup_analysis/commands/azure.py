@@ -11,8 +11,18 @@ from typing import Annotated
 import typer
 from trueup_node.errors import BadInput, TrueupError
 
-from .messages import put, say, say_all
-from .options import Common, ContractOption, examples, flag, group, option, taking
+from .interface import (
+    Common,
+    ContractOption,
+    examples,
+    flag,
+    group,
+    option,
+    put,
+    say,
+    say_all,
+    taking,
+)
 
 app = group(
     "azure",

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from .inputs import load_results
-from .messages import end_incomplete, put, say, say_all, say_notes
-from .options import CatalogOption, RecordQuery, examples, filtered, option
+from .interface import CatalogOption, examples, option, put, say, say_all
+from .records import RecordQuery, end_incomplete, filtered, load_results, say_notes
 
 app = typer.Typer()
 

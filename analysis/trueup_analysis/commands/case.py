@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput, TrueupError
 
-from .inputs import RESULTS
-from .messages import Format, print_, say, write
-from .options import (
+from .interface import (
     Common,
+    Format,
     FormatOption,
     OutputOption,
-    RecordQuery,
     examples,
-    filtered,
     flag,
     group,
     option,
+    print_,
+    say,
     taking,
+    write,
 )
+from .records import RESULTS, RecordQuery, filtered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +169,7 @@ def _by_hand(
 
     from ..figures.explain import read_dictionary
     from ..figures.repair import Suspect, facts_of, read_codes
-    from .inputs import load_all
+    from .records import load_all
 
     for problem in problems([node]):
         raise BadInput(problem)
@@ -410,7 +411,7 @@ def _ports(scontrol: str | None, cloud: Cloud, plays: Playbooks, results: Path) 
 
     def judge(run: str, case: Case) -> Outcome:
         from ..figures.repair import outcome
-        from .inputs import load_all
+        from .records import load_all
 
         loaded = load_all([results / run], may_be_empty=True)
         return outcome(loaded, case.node, plays.benchmarks(case))

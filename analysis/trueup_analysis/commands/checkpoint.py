@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .messages import Format, write
-from .options import FormatOption, OutputOption, examples, option
+from .interface import Format, FormatOption, OutputOption, examples, option, write
 
 app = typer.Typer()
 

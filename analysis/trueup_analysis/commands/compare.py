@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .inputs import RESULTS, load_all
-from .messages import Format, put, say_notes, write
-from .options import OutputOption, examples, flag, option
+from .interface import Format, OutputOption, examples, flag, option, put, write
+from .records import RESULTS, load_all, say_notes
 
 if TYPE_CHECKING:
     from ..figures.compare.changes import Comparison

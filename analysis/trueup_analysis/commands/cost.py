@@ -6,9 +6,17 @@ from typing import Annotated
 
 import typer
 
-from .inputs import deltas_of, load_with_others
-from .messages import Format, end_incomplete, say_all, say_notes, say_warnings
-from .options import Billing, Changes, Common, RecordQuery, examples, filters, flag, taking
+from .interface import Common, Format, examples, flag, say_all, say_warnings, taking
+from .records import (
+    Billing,
+    Changes,
+    RecordQuery,
+    deltas_of,
+    end_incomplete,
+    filters,
+    load_with_others,
+    say_notes,
+)
 
 app = typer.Typer()
 

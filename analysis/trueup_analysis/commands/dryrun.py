@@ -11,8 +11,7 @@ import typer
 from trueup_controller.project import FOLDER, require_roles
 from trueup_node.errors import BadInput
 
-from .messages import say_all
-from .options import Common, examples, option, taking
+from .interface import Common, examples, option, say_all, taking
 
 app = typer.Typer()
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .options import Common, examples, group, option, taking
+from .interface import Common, examples, group, option, taking
 from .prices import today
 
 app = group(

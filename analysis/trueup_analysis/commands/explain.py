@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .inputs import files_of
-from .messages import Format, errors_end_with, say_refused
-from .options import Common, examples, taking
+from .. import decoding
+from ..read import STANDARD_INPUT, files_of
+from .interface import Common, Format, errors_end_with, examples, say_refused, taking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,9 +81,6 @@ def _explained(files: Sequence[str], common: Common) -> tuple[list[Explanation],
 
 def _each(name: str, entries: Dictionary) -> Iterator[Explanation | str]:
     """A file, or each one in a tar archive, explained, or a sentence on why it cannot be read."""
-    from .. import decoding
-    from ..read import STANDARD_INPUT
-
     source = STANDARD_INPUT if name == "-" else name
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
@@ -96,7 +93,6 @@ def _each(name: str, entries: Dictionary) -> Iterator[Explanation | str]:
 
 
 def _one(stream: IO[bytes], source: str, entries: Dictionary) -> Explanation | str:
-    from .. import decoding
     from ..figures.explain import explain as explained
 
     try:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .inputs import load_results
-from .messages import end_incomplete, put, say, say_notes
-from .options import OutputOption, RecordQuery, examples, filtered, option
+from .interface import OutputOption, examples, option, put, say
+from .records import RecordQuery, end_incomplete, filtered, load_results, say_notes
 
 if TYPE_CHECKING:
     from ..render.exported import Exported

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .options import Common, examples, flag, option, taking
+from .interface import Common, examples, flag, option, taking
 
 app = typer.Typer()
 

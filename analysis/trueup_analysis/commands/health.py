@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.health.verdicts import WORST_FIRST
 
+from .interface import (
+    CatalogOption,
+    Format,
+    OutputOption,
+    errors_end_with,
+    examples,
+    flag,
+    option,
+    put,
+    say,
+    write,
+)
 from .judged import judged, nodes_of
-from .messages import Format, end_incomplete, errors_end_with, put, say, say_notes, write
-from .options import CatalogOption, OutputOption, RecordQuery, examples, filtered, flag, option
+from .records import RecordQuery, end_incomplete, filtered, say_notes
 
 if TYPE_CHECKING:
     from ..figures.health.examine import Health

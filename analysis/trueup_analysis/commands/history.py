@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .inputs import RESULTS, load_all, load_results
-from .messages import Format, end_incomplete, say_notes, write
-from .options import FormatOption, OutputOption, RecordQuery, examples, filtered, flag, option
+from .interface import Format, FormatOption, OutputOption, examples, flag, option, write
+from .records import (
+    RESULTS,
+    RecordQuery,
+    end_incomplete,
+    filtered,
+    load_all,
+    load_results,
+    say_notes,
+)
 
 if TYPE_CHECKING:
     from ..figures.compare.history import Source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections import Counter
 from contextlib import suppress
@@ -12,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from trueup_node.errors import BadInput
 
-from ..read import STANDARD_INPUT
-from .inputs import RESULTS, Output, outputs_of, raise_all
-from .messages import once_each, say, say_refused
-from .options import CatalogOption, examples, flag, option
+from ..read import STANDARD_INPUT, Output, files_of, nodes_of, outputs_of
+from .interface import CatalogOption, examples, flag, once_each, option, raise_all, say, say_refused
+from .records import RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,7 +108,6 @@ def import_(
     from ..figures.prices import read_all, refuse_unknown
     from ..figures.sizes import read_sizes
     from ..figures.terms import Terms
-    from ..read import nodes_of
 
     refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))
     sizes = read_sizes(folder(catalog))
@@ -123,7 +122,9 @@ def import_(
         *(text.strip() for text in (model, engine, precision, label)),
     )
     nodes_of("", node_count or len(options.nodes) or None, options.nodes)
-    read, refused = outputs_of(files, tool, each_once=True)
+    names, refused = files_of(files)
+    read, reasons = outputs_of(_each_once(names), tool)
+    refused += reasons
     outputs = []
     for output in read:
         try:
@@ -147,6 +148,17 @@ def import_(
     say_refused(refused, len(outputs) + len(refused), "imported")
     if failed:
         raise typer.Exit(1)
+
+
+def _each_once(files: Sequence[str]) -> list[str]:
+    """The files, each once whatever it is called."""
+    by_path: dict[str, str] = {}
+    for name in files:
+        path = name if name == "-" else os.path.realpath(name)
+        if path in by_path:
+            say(f"note: {name} is the same file as {by_path[path]}, and counts once.")
+        by_path.setdefault(path, name)
+    return list(by_path.values())
 
 
 class _Line(NamedTuple):

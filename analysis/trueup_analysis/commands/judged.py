@@ -17,7 +17,7 @@ from trueup_node.errors import BadInput
 from .. import catalog
 from ..runs import is_record
 from ..selection import Selection, moment, select
-from .inputs import RESULTS, load_all, load_results
+from .records import RESULTS, load_all, load_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,16 @@ from typing import Annotated
 
 import typer
 
-from .inputs import deltas_of, load_with_others
-from .messages import Format, end_incomplete, say, say_all, say_notes
-from .options import Changes, Common, RecordQuery, examples, filters, flag, taking
+from .interface import Common, Format, examples, flag, say, say_all, taking
+from .records import (
+    Changes,
+    RecordQuery,
+    deltas_of,
+    end_incomplete,
+    filters,
+    load_with_others,
+    say_notes,
+)
 
 app = typer.Typer()
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .inputs import RESULTS, load_results
-from .messages import PROGRESS, print_, say_notes, say_warnings
-from .options import Common, examples, flag, option, taking
+from .interface import PROGRESS, Common, examples, flag, option, print_, say_warnings, taking
+from .records import RESULTS, load_results, say_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

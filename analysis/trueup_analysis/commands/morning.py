@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .inputs import RESULTS, load_all
-from .messages import print_, say
-from .options import CatalogOption, examples, flag, option
+from .interface import CatalogOption, examples, flag, option, print_, say
+from .records import RESULTS, load_all
 
 if TYPE_CHECKING:
     from ..sheets.morning import Message

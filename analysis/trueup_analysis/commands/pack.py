@@ -12,9 +12,8 @@ from trueup_node.errors import BadInput
 
 from ..selection import Selection
 from ..units import plural
-from .inputs import RESULTS, load_results
-from .messages import PROGRESS, end_incomplete, say, say_all, say_notes
-from .options import RecordQuery, examples, filtered, flag, option
+from .interface import PROGRESS, examples, flag, option, say, say_all
+from .records import RESULTS, RecordQuery, end_incomplete, filtered, load_results, say_notes
 
 app = typer.Typer()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Common, examples, taking
+from .interface import Common, examples, taking
 from .prices import today
 
 app = typer.Typer()

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from trueup_node.errors import BadInput
 
-from .messages import PROGRESS, Format, say, write
-from .options import (
+from .interface import (
+    PROGRESS,
     Common,
     ContractOption,
+    Format,
     FormatOption,
     OutputOption,
     examples,
     group,
     option,
+    say,
     taking,
+    write,
 )
 
 if TYPE_CHECKING:

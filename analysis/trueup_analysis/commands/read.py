@@ -7,19 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .inputs import outputs_of
-from .messages import Format, once_each, put, say_all, say_refused
-from .options import Common, examples, flag, option, taking
+from ..read import files_of, outputs_of
+from .interface import (
+    Common,
+    Format,
+    examples,
+    flag,
+    once_each,
+    option,
+    put,
+    raise_all,
+    say_all,
+    say_refused,
+    taking,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trueup_node.health.verdicts import Verdict
 
-    from ..read import Reading
+    from ..read import Output, Reading
     from ..sheets.reading import Answer
     from ..sheets.sheet import Sheet
-    from .inputs import Output
 
 app = typer.Typer()
 
@@ -71,7 +81,11 @@ def read(
     from ..render import json
     from ..sheets import reading as reading_sheets
 
-    outputs, refused = outputs_of(files, tool)
+    names, refused = files_of(files)
+    outputs, reasons = outputs_of(names, tool)
+    refused += reasons
+    if not outputs:
+        raise_all(refused)
     readings = [output.reading for output in outputs]
     answers = _answers(outputs, size, node_count, common.catalog)
     people = common.format_ in (Format.table, Format.markdown)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from .inputs import RESULTS, load_results
-from .messages import end_incomplete, say, say_notes
-from .options import Common, RecordQuery, examples, filters, taking
+from .interface import Common, examples, say, taking
+from .records import RESULTS, RecordQuery, end_incomplete, filters, load_results, say_notes
 
 app = typer.Typer()
 

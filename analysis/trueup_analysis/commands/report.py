@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .inputs import load_with_others
-from .messages import end_incomplete, print_, say_notes
-from .options import Billing, CatalogOption, RecordQuery, examples, filters, option, taking
+from .interface import CatalogOption, examples, option, print_, taking
+from .records import Billing, RecordQuery, end_incomplete, filters, load_with_others, say_notes
 
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised

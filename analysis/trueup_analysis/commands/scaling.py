@@ -7,9 +7,18 @@ from typing import Annotated
 
 import typer
 
-from .inputs import load_results
-from .messages import Format, end_incomplete, say_all, say_notes, say_warnings, write
-from .options import FormatOption, OutputOption, RecordQuery, examples, filtered, flag, option
+from .interface import (
+    Format,
+    FormatOption,
+    OutputOption,
+    examples,
+    flag,
+    option,
+    say_all,
+    say_warnings,
+    write,
+)
+from .records import RecordQuery, end_incomplete, filtered, load_results, say_notes
 
 app = typer.Typer()
 

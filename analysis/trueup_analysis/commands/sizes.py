@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Common, examples, flag, option, taking
+from .interface import Common, examples, flag, option, taking
 from .prices import OfferOption, OsOption, RegionOption, today
 
 app = typer.Typer()

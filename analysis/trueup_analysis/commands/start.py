@@ -10,7 +10,7 @@ from trueup_node.record import run_counts
 
 from ..catalog import MEASURE
 from ..units import text
-from .inputs import RESULTS
+from .records import RESULTS
 
 # Ends of names that logs have.
 _LOGS: Final = (".log", ".out", ".txt")

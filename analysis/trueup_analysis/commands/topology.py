@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from trueup_node.errors import BadInput
+from trueup_node.reading import MOST_BYTES
 
-from .inputs import read_bytes
-from .messages import put, say
-from .options import (
+from .interface import (
     CatalogOption,
     Common,
     OutputOption,
-    SizeOption,
     examples,
     flag,
     group,
     option,
+    put,
+    say,
     taking,
 )
+
+SizeOption = Annotated[
+    str,
+    option("SIZE", "The VM size, such as Standard_ND96asr_v4.", "--size"),
+]
 
 if TYPE_CHECKING:
     from trueup_node.node.nccl_topology import Finding, Layout
@@ -72,7 +79,7 @@ def topology_check(
     if file is None and masks is None:
         raise BadInput("nothing to check; name a FILE, or give --masks")
     layout, other_layouts = _layout(size, common.catalog)
-    content = None if file is None else read_bytes(file)
+    content = None if file is None else _read_bytes(file)
     findings = [] if content is None else _matrix(content, layout)
     if content is not None and findings is None:
         findings = check(content, layout, other_layouts)
@@ -138,11 +145,23 @@ def topology_show(
     common.write(topology_sheets.layout(_layout(size, common.catalog)[0], size))
 
 
+def _read_bytes(name: str) -> bytes:
+    try:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"{name} cannot be read: {error.strerror}") from error
+    if len(content) > MOST_BYTES:
+        raise BadInput(f"{name} has more than {MOST_BYTES >> 20} MiB")
+    return content
+
+
 def _matrix(content: bytes, layout: Layout) -> list[Finding] | None:
     """Differences of a matrix of nvidia-smi topo -m from a layout; None of another text."""
     from ..decoding import decoded
     from ..figures.topology import MATRIX, matrix_findings
-    from ..read import marks, read, tools
+    from ..read import read
+    from ..rooms import marks, tools
 
     text, gaps = decoded(BytesIO(content), "the matrix", marks(MATRIX))
     if not tools()[MATRIX].recognises(text):

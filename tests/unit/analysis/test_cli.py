@@ -225,7 +225,7 @@ def test_no_half_of_a_file_stays_where_it_cannot_be_written(
         raise OSError(28, "No space left on device")
 
     (tmp_path / "out").mkdir()
-    monkeypatch.setattr("trueup_analysis.commands.messages._write", full)
+    monkeypatch.setattr("trueup_analysis.commands.interface._write", full)
     done = run("list", results, "--output", tmp_path / "out" / "table.txt")
     assert (done.status, list((tmp_path / "out").iterdir())) == (1, [])
     assert "table.txt could not be written: No space left on device" in done.err

@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from trueup_analysis import decoding
-from trueup_analysis.read import logs, marks, read, tools
+from trueup_analysis.read import read
+from trueup_analysis.rooms import logs, marks, tools
 from trueup_node.errors import BadInput, TrueupError
 
 DATA = Path(__file__).resolve().parents[2] / "data"

@@ -14,7 +14,8 @@ import pytest
 from helpers import parametrized
 from trueup_analysis.decoding import decoded
 from trueup_analysis.figures.health import expectations
-from trueup_analysis.read import marks, read
+from trueup_analysis.read import read
+from trueup_analysis.rooms import marks
 from trueup_node.cases import Case, Figure
 from trueup_node.errors import BadInput
 from trueup_node.health.verdicts import judge_case

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup_analysis import read as reader
-from trueup_analysis.read import marks, read, tools
+from trueup_analysis import front
+from trueup_analysis.read import read
+from trueup_analysis.rooms import marks, tools
 from trueup_node.benchmarks.nccl.output import NcclOutput
 from trueup_node.errors import BadInput
 
@@ -51,11 +52,8 @@ def test_the_tool_is_found_out_and_read(path: str, tool: str, name: str) -> None
         ),
         ("", None, "x is empty"),
         (" \n", "devito", "x is empty"),
-        (
-            "hello",
-            "hpc",
-            "no parser for 'hpc'; there are azcopy, aznhc, babelstream, blob_copy, dcgm, devito",
-        ),
+        ("hello", "hpc", "no parser for 'hpc'; did you mean hpcg?"),
+        ("hello", "wind", "no parser for 'wind'; there are azcopy, aznhc, babelstream, blob_copy"),
         ("hello", "devito", "x: "),
     ],
 )
@@ -102,19 +100,19 @@ def test_a_tool_that_is_known_and_not_read_is_named(name: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(OTHERS[name], source="x")
     assert str(caught.value) == f"x: output of {name}: there is no parser"
-    patterns = reader.OTHERS.items()
+    patterns = front.OTHERS.items()
     assert [other for other, pattern in patterns if pattern.search(OTHERS[name])] == [name]
 
 
 def test_marks_are_found_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     """In pieces of a text, short lines and long ones, whole or cut by where a piece ends."""
-    monkeypatch.setattr(reader, "_PIECE", 100)
+    monkeypatch.setattr(front, "_PIECE", 100)
     for line in ("a\n", "a line of many letters that is there again and again\n"):
         for mark in marks():
-            for front in range(0, 100, 3):
-                text = line * 3 + "." * front + mark + "\n" + line * 9
-                assert (mark, reader._marks_in(text) & {mark}) == (mark, {mark})
-            assert reader._marks_in(line * 20) == set()
+            for before in range(0, 100, 3):
+                text = line * 3 + "." * before + mark + "\n" + line * 9
+                assert (mark, front._marks_in(text) & {mark}) == (mark, {mark})
+            assert front._marks_in(line * 20) == set()
 
 
 def test_a_killed_run_is_refused() -> None:

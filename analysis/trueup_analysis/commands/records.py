@@ -1,38 +1,40 @@
-"""The options that several commands take, each declared once."""
+"""Records of the commands: the options that say which are meant and how they are priced; reading
+them, and messages on those that could not be read."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from trueup_node.errors import BadInput
 
 from ..selection import Selection, moment
-from .messages import Format, write
+from .interface import PROGRESS, ContractOption, flag, option, say, say_all, taking
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from ..figures.compare.comparing import Deltas
     from ..figures.terms import ApiPrices, ServiceLevel, Terms
     from ..load import Loaded
-    from ..sheets.sheet import Sheet
 
-
-def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
-    """An option with a value: its placeholder, and a line of help."""
-    return typer.Option(*names, metavar=metavar, help=about, **more)
-
-
-def flag(name: str, about: str) -> Any:
-    """An option without a value, and a line of help."""
-    return typer.Option(name, help=about)
+RESULTS = Path("results")
+Sources = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="RESULTS",
+        help="Results folders, run folders, records, packed files, fact caches of Ansible, or"
+        " the catalog's reference_results.csv. Without any: results/.",
+        show_default=False,
+    ),
+]
+Changes = Annotated[
+    bool, flag("--changes", "Each figure's change since the run before, of the same nodes.")
+]
 
 
 class Outcome(str, Enum):
@@ -44,55 +46,6 @@ class Outcome(str, Enum):
     invalid = "invalid"
 
 
-Sources = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="RESULTS",
-        help="Results folders, run folders, records, packed files, fact caches of Ansible, or"
-        " the catalog's reference_results.csv. Without any: results/.",
-        show_default=False,
-    ),
-]
-FormatOption = Annotated[
-    Format, typer.Option("--format", "-f", help="csv and json hold base units, unrounded.")
-]
-OutputOption = Annotated[
-    Path | None,
-    option("FILE", "Write here instead of standard output.", "--output", "-o"),
-]
-ContractOption = Annotated[
-    Path | None,
-    option(
-        "FILE",
-        "Your contract's prices, discounts and currency; else TRUEUP_CONTRACT, else contract.yml"
-        " beside your own prices.",
-        "--contract",
-    ),
-]
-CatalogOption = Annotated[
-    Path | None,
-    option(
-        "FOLDER", "A catalog of your own; else TRUEUP_CATALOG, else the built-in one.", "--catalog"
-    ),
-]
-SizeOption = Annotated[
-    str,
-    option("SIZE", "The VM size, such as Standard_ND96asr_v4.", "--size"),
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Common:
-    """The options of nearly every command: the catalog, how tables are written, and where to."""
-
-    catalog: CatalogOption = None
-    format_: FormatOption = Format.table
-    output: OutputOption = None
-
-    def write(self, sheets: Sequence[Sheet]) -> None:
-        write(sheets, self.format_, self.output)
-
-
 def _since(text: str) -> datetime:
     try:
         return moment(text, datetime.now(UTC))
@@ -102,11 +55,6 @@ def _since(text: str) -> datetime:
 
 def _filter(metavar: str, about: str, *names: str, **more: Any) -> Any:
     return option(metavar, about, *names, rich_help_panel="Which records", **more)
-
-
-Changes = Annotated[
-    bool, flag("--changes", "Each figure's change since the run before, of the same nodes.")
-]
 
 
 class RecordQuery(NamedTuple):
@@ -161,6 +109,78 @@ def filters(
         every_run=every_run,
     )
     return RecordQuery(sources, chosen)
+
+
+filtered = taking(query=filters)
+
+
+def load_results(
+    sources: Sequence[Path] | None, chosen: Selection, *, may_be_empty: bool = False
+) -> Loaded:
+    """The chosen records of the sources, or of ``results/``: of the last run, unless others are
+    chosen."""
+    return load_with_others(sources, chosen, may_be_empty=may_be_empty)[1]
+
+
+def load_with_others(
+    sources: Sequence[Path] | None, chosen: Selection, *, may_be_empty: bool = False
+) -> tuple[Loaded, Loaded]:
+    """All records of the sources, of a store those of the needed runs, and the chosen ones."""
+    from ..runs import needed_runs, of_runs
+
+    named = list(sources) if sources else [RESULTS]
+    loaded = load_all(named, may_be_empty=may_be_empty, runs=())
+    if loaded.stored:
+        runs = needed_runs(loaded, chosen)
+        loaded = load_all(named, may_be_empty=may_be_empty, runs=runs)
+    return loaded, of_runs(loaded, named, chosen, may_be_empty=may_be_empty)
+
+
+def deltas_of(every: Loaded, loaded: Loaded) -> Deltas:
+    """The changes since the run before; where there is none it says so."""
+    from ..figures.compare.comparing import Deltas, since_run_before
+
+    changes = since_run_before(every, loaded)
+    if changes is None:
+        say("--changes: no run before this one measured the same, so no figure has a change")
+    return Deltas(changes)
+
+
+def load_all(
+    sources: Sequence[Path], *, may_be_empty: bool = False, runs: Collection[str] | None = None
+) -> Loaded:
+    """All records of the sources; of a store those of some runs, or of all."""
+    from ..load import load
+
+    loaded = load(
+        sources,
+        tell=lambda files: PROGRESS.step(f"reading records: {files:,} files"),
+        may_be_empty=may_be_empty,
+        runs=runs,
+    )
+    PROGRESS.step(f"working on {len(loaded.records):,} records")
+    return loaded
+
+
+def end_incomplete(loaded: Loaded, status: int = 1) -> None:
+    """End with a status that is not 0 where files could not be read: the tables lack them.
+
+    Raises:
+        Exit: some could not.
+    """
+    if loaded.excluded:
+        from .. import units
+
+        say(f"{units.plural(len(loaded.excluded), 'file')} could not be read.")
+        raise typer.Exit(status)
+
+
+def say_notes(loaded: Loaded, *, not_read: bool = True) -> None:
+    """Notes of the reader, and files that it could not read unless a table lists them."""
+    for note in loaded.notes:
+        say(f"note: {note}")
+    if not_read:
+        say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,63 +277,3 @@ class Billing:
                 " is one"
             )
         return api_prices
-
-
-Command = Callable[..., None]
-
-
-def taking(**bundles: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Replaces the parameter of each bundle's name by the options of the bundle. The command gets
-    the value that the bundle makes of them."""
-
-    def decorate(command: Command) -> Command:
-        options = {name: _parameters(bundle) for name, bundle in bundles.items()}
-
-        @functools.wraps(command)
-        def bundled(**arguments: Any) -> None:
-            bundle_values = {
-                name: bundle(
-                    **{option_name: arguments.pop(option_name) for option_name in options[name]}
-                )
-                for name, bundle in bundles.items()
-            }
-            command(**arguments, **bundle_values)
-
-        parameters = [
-            parameter
-            for name, declared in _parameters(command).items()
-            for parameter in (options[name].values() if name in options else [declared])
-        ]
-        bundled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        bundled.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return bundled
-
-    return decorate
-
-
-filtered = taking(query=filters)
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a function, their annotations as objects."""
-    hints = get_type_hints(function, include_extras=True)
-    return {
-        name: parameter.replace(annotation=hints[name])
-        for name, parameter in inspect.signature(function).parameters.items()
-    }
-
-
-def examples(*lines: str) -> str:
-    """Commands to copy whole, also those with a comment; they fit into 80 columns."""
-    return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
-
-
-def group(name: str, about: str, *lines: str) -> typer.Typer:
-    """A command that has several of its own, with examples of them."""
-    return typer.Typer(
-        name=name,
-        help=about,
-        epilog=examples(*lines),
-        no_args_is_help=True,
-        rich_markup_mode="rich",
-    )

@@ -1,16 +1,20 @@
-"""Output of the commands: messages and progress to standard error, texts and tables to standard
-output or a file."""
+"""Interface of the commands: options that several take, each declared once; messages and progress
+to standard error; texts and tables to standard output or a file."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 import shutil
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from trueup_node.errors import BadInput, TrueupError
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
-    from ..load import Loaded
     from ..sheets.sheet import Sheet
 
 # A folder with a thousand bad files must not bury the table; `trueup list` names them all.
@@ -37,6 +40,109 @@ class Format(str, Enum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+
+
+def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
+    """An option with a value: its placeholder, and a line of help."""
+    return typer.Option(*names, metavar=metavar, help=about, **more)
+
+
+def flag(name: str, about: str) -> Any:
+    """An option without a value, and a line of help."""
+    return typer.Option(name, help=about)
+
+
+FormatOption = Annotated[
+    Format, typer.Option("--format", "-f", help="csv and json hold base units, unrounded.")
+]
+OutputOption = Annotated[
+    Path | None,
+    option("FILE", "Write here instead of standard output.", "--output", "-o"),
+]
+ContractOption = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "Your contract's prices, discounts and currency; else TRUEUP_CONTRACT, else contract.yml"
+        " beside your own prices.",
+        "--contract",
+    ),
+]
+CatalogOption = Annotated[
+    Path | None,
+    option(
+        "FOLDER", "A catalog of your own; else TRUEUP_CATALOG, else the built-in one.", "--catalog"
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The options of nearly every command: the catalog, how tables are written, and where to."""
+
+    catalog: CatalogOption = None
+    format_: FormatOption = Format.table
+    output: OutputOption = None
+
+    def write(self, sheets: Sequence[Sheet]) -> None:
+        write(sheets, self.format_, self.output)
+
+
+Command = Callable[..., None]
+
+
+def taking(**bundles: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Replaces the parameter of each bundle's name by the options of the bundle. The command gets
+    the value that the bundle makes of them."""
+
+    def decorate(command: Command) -> Command:
+        options = {name: _parameters(bundle) for name, bundle in bundles.items()}
+
+        @functools.wraps(command)
+        def bundled(**arguments: Any) -> None:
+            bundle_values = {
+                name: bundle(
+                    **{option_name: arguments.pop(option_name) for option_name in options[name]}
+                )
+                for name, bundle in bundles.items()
+            }
+            command(**arguments, **bundle_values)
+
+        parameters = [
+            parameter
+            for name, declared in _parameters(command).items()
+            for parameter in (options[name].values() if name in options else [declared])
+        ]
+        bundled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        bundled.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return bundled
+
+    return decorate
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function, their annotations as objects."""
+    hints = get_type_hints(function, include_extras=True)
+    return {
+        name: parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
+
+
+def examples(*lines: str) -> str:
+    """Commands to copy whole, also those with a comment; they fit into 80 columns."""
+    return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
+
+
+def group(name: str, about: str, *lines: str) -> typer.Typer:
+    """A command that has several of its own, with examples of them."""
+    return typer.Typer(
+        name=name,
+        help=about,
+        epilog=examples(*lines),
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+    )
 
 
 class Progress:
@@ -139,19 +245,6 @@ def say_all(texts: Sequence[str]) -> None:
         say(f"warning: and {len(texts) - MESSAGES_SHOWN} more like these")
 
 
-def end_incomplete(loaded: Loaded, status: int = 1) -> None:
-    """End with a status that is not 0 where files could not be read: the tables lack them.
-
-    Raises:
-        Exit: some could not.
-    """
-    if loaded.excluded:
-        from .. import units
-
-        say(f"{units.plural(len(loaded.excluded), 'file')} could not be read.")
-        raise typer.Exit(status)
-
-
 def say_refused(sentences: Sequence[str], count: int, verb: str = "read") -> None:
     """The refused files, each with the reason, and how many of how many they are. A list of tools
     that several sentences end in stands in the first."""
@@ -163,6 +256,18 @@ def say_refused(sentences: Sequence[str], count: int, verb: str = "read") -> Non
     if sentences and count > 1:
         others = "none was" if len(sentences) == count else "the others were"
         say(f"{len(sentences)} of {count} files could not be {verb}; {others}.")
+
+
+def raise_all(refused: Sequence[str]) -> NoReturn:
+    """Say why each of some files is refused, where none is left.
+
+    Raises:
+        BadInput: with the last of the sentences.
+    """
+    *reasons, last = refused
+    for text in reasons:
+        say(f"trueup: error: {text}")
+    raise BadInput(last)
 
 
 def once_each(texts: Iterable[tuple[str, str]]) -> list[str]:
@@ -181,14 +286,6 @@ def once_each(texts: Iterable[tuple[str, str]]) -> list[str]:
 
 def say_warnings(sheets: Sequence[Sheet]) -> None:
     say_all(list(dict.fromkeys(text for sheet in sheets for text in sheet.warnings)))
-
-
-def say_notes(loaded: Loaded, *, not_read: bool = True) -> None:
-    """Notes of the reader, and files that it could not read unless a table lists them."""
-    for note in loaded.notes:
-        say(f"note: {note}")
-    if not_read:
-        say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])
 
 
 def write(sheets: Sequence[Sheet], format_: Format, output: Path | None) -> None:
