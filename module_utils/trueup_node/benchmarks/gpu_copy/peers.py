@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import List, Optional, Tuple
 
 from ...errors import ParseError
 from ...reading import Line
+from .bandwidth_test import TWICE
+from .result import GB, GpuCopyOutput, possible
 
 TITLE = "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]"
 _DEVICE = re.compile(r"Device: (\d{1,3}), .+, pciBusID: .*")
@@ -39,121 +42,89 @@ _NO_CONNECTIVITY = (
     " known"
 )
 _Pair = Tuple[int, int]
+_Matrix = List[List[str]]
 
 
-class PeerBandwidths(NamedTuple):
-    """Bandwidths of one run in GB/s.
-
-    Attributes:
-        gpus: how many GPUs were measured.
-        peers: by the GPU that the data come from and the one that they go to.
-        local: bytes read and written within a GPU's memory, by GPU; empty where the program may
-            have counted them once.
-        unreachable: pairs without peer access.
-        reads: whether the GPU that received the data started the copy.
-        unverified: facts that the text lacks.
-    """
-
-    gpus: int
-    peers: Dict[_Pair, float]
-    local: Dict[int, float]
-    unreachable: List[_Pair]
-    reads: bool
-    unverified: List[str]
-
-
-def peer_bandwidths(lines: Sequence[Line]) -> PeerBandwidths:
+def peer_test(lines: Sequence[Line]) -> GpuCopyOutput:
     """Read the output of one run.
 
     Raises:
         ParseError: no matrix with peer access, a matrix that is not whole or stands twice, or
             devices, connectivity and matrices that contradict each other.
     """
-    connectivity, matrices = _matrices(lines)
-    method = next((name for name in _METHODS if name in matrices), "")
-    if method not in matrices:
-        raise ParseError("no matrix 'Unidirectional P2P=Enabled Bandwidth': the output is cut off")
-    heading, matrix = matrices[method]
-    gpus = len(matrix)
-    _check_devices(lines, gpus, heading)
-    reachable = _reachable(lines, connectivity, gpus, heading)
-    pairs = list(itertools.permutations(range(gpus), 2))
-    measured = pairs if reachable is None else reachable
-    reads = method != "Writes"
-    return PeerBandwidths(
-        gpus=gpus,
-        peers={_from_to(pair, reads=reads): matrix[pair[0]][pair[1]] for pair in measured},
-        local=dict(enumerate(row[gpu] for gpu, row in enumerate(matrix) if method != _OLD)),
-        unreachable=[pair for pair in pairs if pair not in measured],
-        reads=reads,
-        unverified=[_NO_CONNECTIVITY] if reachable is None else [],
-    )
-
-
-_Matrix = List[List[float]]
-
-
-def _from_to(pair: _Pair, *, reads: bool) -> _Pair:
-    """The GPU that the data come from and the one that they go to, of a row and a column."""
-    row, column = pair
-    return (column, row) if reads else (row, column)
-
-
-def _matrices(
-    lines: Sequence[Line],
-) -> Tuple[Optional[_Matrix], Dict[str, Tuple[Line, _Matrix]]]:
-    """The matrix of connectivity, None where there is none, and those of bandwidths with peer
-    access in one direction, by their method."""
+    filled = [line for line in lines if line.strip()]
     connectivity: Optional[_Matrix] = None
-    matrices: Dict[str, Tuple[Line, _Matrix]] = {}
-    for line in lines:
+    matrices: dict[str, tuple[Line, _Matrix]] = {}
+    for at, line in enumerate(filled):
         text = line.strip()
         if text == _CONNECTIVITY:
             if connectivity is not None:
                 raise line.error("a second run: read one at a time")
-            connectivity = _matrix(lines, line)
+            connectivity = _matrix(filled[at:])
         elif match := _HEADING.fullmatch(text):
             method = match["method"] or _OLD
             if method in matrices:
                 raise line.error("this matrix stands twice: read one run at a time")
-            matrices[method] = (line, _matrix(lines, line))
-            if not all(map(_BANDWIDTH.fullmatch, _cells(lines, line, len(matrices[method][1])))):
+            matrices[method] = (line, _matrix(filled[at:]))
+            if not all(_BANDWIDTH.fullmatch(cell) for row in matrices[method][1] for cell in row):
                 raise line.error("a figure below this heading has not two decimals, or is none")
-    return connectivity, matrices
+    method = next((name for name in _METHODS if name in matrices), "")
+    if method not in matrices:
+        raise ParseError("no matrix 'Unidirectional P2P=Enabled Bandwidth': the output is cut off")
+    return _output(filled, method, *matrices[method], connectivity)
 
 
-def _below(lines: Sequence[Line], heading: Line) -> List[Line]:
-    return [line for line in lines if line.number > heading.number and line.strip()]
-
-
-def _cells(lines: Sequence[Line], heading: Line, gpus: int) -> List[str]:
-    """The figures of a matrix as printed."""
-    rows = _below(lines, heading)[1 : 1 + gpus]
-    return [cell for row in rows for cell in row.split()[1:]]
-
-
-def _matrix(lines: Sequence[Line], heading: Line) -> _Matrix:
-    """The square matrix below its heading."""
-    below = _below(lines, heading)
-    columns = _COLUMNS.fullmatch(below[0].strip()) if below else None
-    if columns is None:
-        raise heading.error("no row 'D\\D 0 1 ...' below this heading")
-    gpus = len(columns[1].split())
-    if columns[1].split() != [str(gpu) for gpu in range(gpus)]:
-        raise below[0].error("the columns are not 0, 1, ...")
-    matrix: _Matrix = []
-    for index, line in enumerate([*below[1 : 1 + gpus], *[heading] * gpus][:gpus]):
-        row = _ROW.fullmatch(line.strip())
-        if row is None or int(row[1]) != index or len(row[2].split()) != gpus:
-            raise line.error(f"expected row {index} of a matrix of {gpus} GPUs")
-        matrix.append([float(cell) for cell in row[2].split()])
-    return matrix
-
-
-def _check_devices(lines: Sequence[Line], gpus: int, heading: Line) -> None:
+def _output(
+    lines: Sequence[Line],
+    method: str,
+    heading: Line,
+    matrix: _Matrix,
+    connectivity: Optional[_Matrix],
+) -> GpuCopyOutput:
+    gpus = len(matrix)
     devices = sum(_DEVICE.fullmatch(line.strip()) is not None for line in lines)
     if devices not in (0, gpus):
         raise heading.error(f"a matrix of {gpus} GPUs, and {devices} devices are named")
+    reads = method != "Writes"
+    output = GpuCopyOutput("p2pBandwidthLatencyTest", statistic="mean")
+    output.peer_test = "read" if reads else "write"
+    reachable = _reachable(lines, connectivity, gpus, heading)
+    pairs = list(itertools.permutations(range(gpus), 2))
+    for row, column in pairs if reachable is None else reachable:
+        rate = possible(float(matrix[row][column]) * GB, heading, "a pair's")
+        output.add("p2p", (column, row) if reads else (row, column), [rate])
+    if method != _OLD:
+        for gpu, cells in enumerate(matrix):
+            output.add("d2d", (gpu,), [possible(float(cells[gpu]) * GB, heading, "a GPU's") / 2])
+        output.warnings.append(TWICE.format(output.program))
+    if reachable is None:
+        output.unverified.append(_NO_CONNECTIVITY)
+    else:
+        output.reached([pair for pair in pairs if pair not in reachable], gpus)
+    output.warnings.append(
+        "bandwidths in both directions at once and without peer access, and latencies, are not"
+        " reported"
+    )
+    return output
+
+
+def _matrix(lines: Sequence[Line]) -> _Matrix:
+    """The cells of the square matrix below the first of these lines, its heading."""
+    columns = _COLUMNS.fullmatch(lines[1].strip()) if len(lines) > 1 else None
+    if columns is None:
+        raise lines[0].error("no row 'D\\D 0 1 ...' below this heading")
+    gpus = len(columns[1].split())
+    if columns[1].split() != [str(gpu) for gpu in range(gpus)]:
+        raise lines[1].error("the columns are not 0, 1, ...")
+    matrix: _Matrix = []
+    for line in lines[2 : 2 + gpus]:
+        row = _ROW.fullmatch(line.strip())
+        if row is None or int(row[1]) != len(matrix) or len(row[2].split()) != gpus:
+            raise line.error(f"expected row {len(matrix)} of a matrix of {gpus} GPUs")
+        matrix.append(row[2].split())
+    if len(matrix) < gpus:
+        raise lines[0].error(f"a matrix of {gpus} GPUs has {len(matrix)} rows")
+    return matrix
 
 
 def _reachable(
@@ -174,7 +145,7 @@ def _reachable(
         (row, column)
         for row, cells in enumerate(connectivity)
         for column, cell in enumerate(cells)
-        if row != column and cell == 1
+        if row != column and cell == "1"
     ]
     for pair, (can, line) in access.items():
         if can != (pair in pairs):
