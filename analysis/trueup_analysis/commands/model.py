@@ -102,11 +102,7 @@ def model(
 
     if recipe and requests_per_second is None:
         raise BadInput("--recipe needs --requests-per-second: the load decides the layout")
-    language_model, names, document = (
-        known.of_path(Path(name))
-        if Path(name).exists() or name.endswith(".json")
-        else known.of_name(name, folder(common.catalog))
-    )
+    language_model, names, document = known.find(name, folder(common.catalog))
     model_id = model_id or next((each for each in names if each.count("/") == 1), "")
     ask = _ask(
         answers.Ask,

@@ -219,3 +219,26 @@ def test_other_work_writes_checkpoints_too(work: str) -> None:
     need = kind.need(asks.read(kind, given), {"flops_per_update": 45.0}, found)  # type: ignore[union-attr]
     each = {"stencil": 532**3 * 8, "md": 1e6 * 48}[work]
     assert need.state == pytest.approx(each)
+
+
+def test_a_named_model_has_its_parameters_and_shape() -> None:
+    given = {"parameters_billion": 8.030261248, "layers": 32, "hidden_size": 4096}
+    named = ask(model="meta-llama/Llama-3.1-8B", tokens_billion=1)
+    assert named.choices
+    assert named.choices == ask(tokens_billion=1, **given).choices
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give either model"),
+        ({"model": "llama-3.1-8b", "parameters_billion": 8}, "give either model"),
+        ({"model": "mixtral-8x7b"}, "mixture of experts"),
+        ({"model": "ours"}, "no model 'ours' is known"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_here_is_refused(
+    given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        ask(tokens_billion=1, **given)

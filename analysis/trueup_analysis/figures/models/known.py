@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup_controller.plans import vllm_recipes
@@ -18,7 +19,6 @@ from .quantization import PRECISIONS, with_precision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from .config import ModelConfig
 
@@ -89,20 +89,31 @@ def called(name: str, folder: Path, precision: str | None = None) -> Named | Non
     return None
 
 
-def of_name(name: str, folder: Path | None = None, precision: str | None = None) -> Named:
+def find(text: str, folder: Path, precision: str | None = None) -> Named:
+    """A model by the path of its config.json, or of its folder, or by name.
+
+    Raises:
+        BadInput: as of ``config.read`` and ``of_name``.
+    """
+    path = Path(text)
+    if path.exists() or path.suffix == ".json":
+        return of_path(path, precision)
+    return of_name(text, folder, precision)
+
+
+def of_name(name: str, folder: Path, precision: str | None = None) -> Named:
     """A model by the name of a vLLM recipe, of a published model, or that of either on Hugging
     Face, such as meta-llama/Llama-3.1-70B-Instruct.
 
     Raises:
         BadInput: no such model is known.
     """
-    root = folder or catalog.built_in()
-    recipes = _recipes(catalog.find("vllm_recipes.yml", root))
+    recipes = _recipes(catalog.find("vllm_recipes.yml", folder))
     if name in recipes:
-        return of_recipe(name, root, precision)
-    if (named := called(name, root, precision)) is not None:
+        return of_recipe(name, folder, precision)
+    if (named := called(name, folder, precision)) is not None:
         return named
-    by_name, short = of_names.models(root), of_names.model(name)
+    by_name, short = of_names.models(folder), of_names.model(name)
     if short not in by_name:
         known_names = sorted({*recipes, *by_name})
         hint = did_you_mean(short, known_names) or f"; known are {', '.join(known_names)}."

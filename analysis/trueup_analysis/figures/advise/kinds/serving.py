@@ -6,7 +6,6 @@ term, its stops, its offers and the alternatives are those of advice.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup_node.errors import BadInput
@@ -120,10 +119,8 @@ def _model(ask: Ask, knowledge: Knowledge) -> known.Named:
         raise BadInput(f"precision {precision} is none of {', '.join(PRECISIONS)}")
     if model and ask["parameters_billion"]:
         raise BadInput(f"{model} has its own parameters: give either of the two")
-    if model and model.endswith(".json"):
-        return known.of_path(Path(model), precision)
     if model:
-        return known.of_name(model, knowledge.folder, precision)
+        return known.find(model, knowledge.folder, precision)
     if ask["parameters_billion"]:
         return known.of_numbers(ask)
     raise BadInput("no model is named: give model (a name, a config.json) or parameters_billion")

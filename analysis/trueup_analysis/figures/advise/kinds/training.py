@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from trueup_node.errors import BadInput
 from trueup_node.options import Option
 
+from ...models import known
 from .. import outside
 from ..estimates import FAR, NEAR, PUBLISHED, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
@@ -39,12 +40,9 @@ FULL, LORA, QLORA = "full", "lora", "qlora"
 _METHODS: Final = {LORA: "LoRA", QLORA: "QLoRA"}
 OPTIONS: Final = (
     Option(
-        "parameters_billion",
-        "Parameters of the model, in 10^9.",
-        type="float",
-        required=True,
-        least=1e-3,
+        "model", "A dense model, by a name such as llama-3.1-8b or its config.json.", type="str"
     ),
+    Option("parameters_billion", "Parameters of the model, in 10^9.", type="float", least=1e-3),
     Option(
         "tokens_billion", "Tokens to train on, in 10^9.", type="float", required=True, least=1e-6
     ),
@@ -248,7 +246,25 @@ def activations(ask: Ask) -> float:
     return tokens * (form.hidden * layers + _VOCABULARY * _LOGITS)
 
 
-def need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
+def _shaped(ask: Ask, knowledge: Knowledge) -> Ask:
+    """With parameters, layers and hidden size of the model, where one is named.
+
+    Raises:
+        BadInput: neither a model nor its parameters are given, or both, or a mixture of experts.
+    """
+    if bool(ask["model"]) == bool(ask["parameters_billion"]):
+        raise BadInput("give either model (a name, a config.json) or parameters_billion")
+    if not ask["model"]:
+        return ask
+    model = known.find(ask["model"], knowledge.folder).model
+    if model.experts:
+        raise BadInput(f"{model.name} is a mixture of experts: no result of training one is known")
+    figures = {"parameters_billion": model.parameters / 1e9, "layers": model.layers}
+    return {**ask, **figures, "hidden_size": model.hidden}
+
+
+def need(ask: Ask, assumed: Assumed, knowledge: Knowledge) -> Need:
+    ask = _shaped(ask, knowledge)
     parameters, method = ask["parameters_billion"] * 1e9, ask["method"]
     each = 2 * _OPERATIONS[method] * _UNPACKING[method] * parameters
     if ask["layers"] and ask["hidden_size"]:
