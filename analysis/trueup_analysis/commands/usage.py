@@ -31,6 +31,11 @@ def usage(error: Any) -> str:
 
 
 def _sentence(error: Any) -> str:
+    option = getattr(error, "option_name", "")
+    is_advise = error.ctx is not None and error.ctx.info_name == "advise"
+    if option and is_advise and set(error.possibilities or ()) <= {"--help"}:
+        parameter = option.lstrip("-").replace("-", "_")
+        return f"{option} is no option; parameters of the work are given as {parameter}=VALUE"
     checked = getattr(error.__cause__, "errors", None)
     name = _name(error)
     if checked is None or not name:
