@@ -27,6 +27,7 @@ Case = dict[str, Any]
 # Beyond it a member is shown by its checksum.
 _LONG = 1500
 _SKIPPED = {"rows"}
+_SKIPPED_OF_A_READING = {"figures"}
 
 
 @functools.cache
@@ -69,7 +70,7 @@ def shown(output: Any) -> list[str]:
     members = {
         field.name: getattr(output, field.name)
         for field in dataclasses.fields(output)
-        if field.name not in _SKIPPED
+        if field.name not in (_SKIPPED_OF_A_READING if isinstance(output, Reading) else _SKIPPED)
     }
     for name in ("parameters", "checks", "warnings", "unverified", "node_count", "gpu_count"):
         members[name] = getattr(output, name, None)
