@@ -22,7 +22,7 @@ OUTPUTS: dict[str, tuple[Callable[[Path, int], None], int, float, int]] = {
     "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 18.0, 150),
     "nccl-tests": (synthetic.nccl_table, 20, 65.0, 140),
     "megatron": (synthetic.megatron_log, 362, 28.0, 900),
-    "fio": (synthetic.fio_json, 50, 18.0, 140),
+    "fio": (synthetic.fio_json, 50, 35.0, 200),
 }
 # Lines of one kind before a table.
 MOST_OF_A_FRONT = (12.5, 45)

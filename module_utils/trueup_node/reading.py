@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from re import Match
-from typing import Any, Callable, List, NamedTuple, Optional, Pattern, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Tuple, Union
 
 from .errors import ParseError
 
@@ -166,6 +166,58 @@ def whole_number(text: str) -> int:
     if len(text) > _MOST_DIGITS:
         raise ValueError(f"a whole number of {len(text)} characters")
     return int(text)
+
+
+def json_object(
+    text: str,
+    start: int = 0,
+    *,
+    pairs: Callable[[List[Tuple[str, Any]]], Dict[str, Any]] = unique,
+) -> Tuple[Dict[str, Any], int]:
+    """The JSON object that begins at a place of a text, and its end. Its numbers may be NaN.
+
+    Args:
+        text: the whole text, for the lines of errors.
+        start: where the object begins.
+        pairs: makes an object of its members.
+
+    Raises:
+        ParseError: it is cut off, damaged or no object, a name stands twice, or a whole number
+            has more than 100 digits.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=pairs, parse_int=whole_number)
+    first = Line(text[start : start + 80].partition("\n")[0], text.count("\n", 0, start) + 1)
+    try:
+        data, end = decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        at = min(error.pos, len(text.rstrip()) - 1)
+        near = text[max(text.rfind("\n", 0, at) + 1, at - 60) : at + 60].partition("\n")[0]
+        line = Line(near, text.count("\n", 0, at) + 1)
+        raise line.error(f"the JSON is cut off or damaged ({error.msg})") from None
+    except ValueError as error:
+        raise first.error(f"the JSON is damaged: {error}") from None
+    except RecursionError:
+        raise first.error("the JSON is nested too deeply") from None
+    if not isinstance(data, dict):
+        raise first.error("the JSON is no object")
+    return data, end
+
+
+def only_json(
+    text: str,
+    start: int = 0,
+    *,
+    pairs: Callable[[List[Tuple[str, Any]]], Dict[str, Any]] = unique,
+) -> Dict[str, Any]:
+    """The same of a text that holds nothing behind it but the second stream.
+
+    Raises:
+        ParseError: as there, or there is more.
+    """
+    data, end = json_object(text, start, pairs=pairs)
+    below = enumerate(text[end:].splitlines(), text.count("\n", 0, end) + 1)
+    refuse_after([Line(line, number) for number, line in below], "text after the JSON object")
+    return data
 
 
 def decoded(

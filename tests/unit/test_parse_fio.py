@@ -106,7 +106,7 @@ test_damaged_output_is_refused = refuses(
     (changed(MIXED, '"error" : 0,', ""), "does not say whether it failed"),
     (changed(MIXED, r'"bw_bytes" : \d', '"bw_bytes" : '), "bw_bytes"),
     (changed(MIXED, r'"io_bytes" : \d+', '"io_bytes" : -4096'), "not a positive number (line"),
-    (changed(MIXED, r'"io_bytes" : \d+', '"io_bytes" : NaN'), "NaN is not a finite number"),
+    (changed(MIXED, r'"io_bytes" : \d+', '"io_bytes" : NaN'), "io_bytes nan is not a whole number"),
     (changed(MIXED, r'"io_bytes" : (\d+)', r'"io_bytes" : "\1"'), "not a whole number (line"),
     (changed(MIXED, r'"runtime" : (\d)\d+', r'"runtime" : \g<1>'), "not io_bytes"),
     (changed(MIXED, r'"runtime" : \d+,', '"runtime" : 0,'), "in a runtime of 0 ms"),
@@ -124,7 +124,7 @@ test_damaged_output_is_refused = refuses(
     (changed(MIXED, r'"N" : \d+', '"N" : 1.5'), "not a whole number"),
     (changed(MIXED, r'"N" : \d+', '"N" : 0'), "of 0 I/Os (line"),
     (changed(MIXED, r'"min" : \d+', '"min" : 999999999999'), "not between min"),
-    (changed(MIXED, r'("short_ios" : 0,)', r"\1 \1"), "short_ios stands twice"),
+    (changed(MIXED, r'("short_ios" : 0,)', r"\1 \1"), "'short_ios' stands twice"),
     (changed(MIXED, '"write" : ', '"wrote" : '), "has not read and write"),
     (changed(MIXED, '"random"', '""'), "no jobname"),
 )

@@ -13,7 +13,6 @@ DCGM 4 prints at most 16 info texts a test, so the figures of some GPUs may be m
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import (
@@ -31,7 +30,7 @@ from typing import (
 )
 
 from ...errors import ParseError
-from ...reading import Line, is_count, lines_of, refuse_long_numbers, unique, whole_number
+from ...reading import Line, is_count, json_object, lines_of, refuse_long_numbers
 from ...record import Metric
 from . import proftester, signatures
 
@@ -242,7 +241,8 @@ def parse_dcgm(text: str) -> DcgmOutput:
         return _loaded(proftester.loads_in(lines))
     begin = next((line for line in lines if line.lstrip().startswith("{")), None)
     if begin is not None:
-        return _checked(*_from_json("\n".join(lines[begin.number - 1 :]), begin))
+        above = begin.number - 1
+        return _checked(*_from_json("\n" * above + "\n".join(lines[above:]), begin))
     return _checked(*_from_table(lines))
 
 
@@ -257,7 +257,7 @@ def explain(text: str) -> Optional[str]:
             f" dcgm_stress_program to dcgmproftester{version[2]}"
         )
     try:
-        reason = _runtime_error(_document(text[text.index("{") :]))
+        reason = _runtime_error(_document(text))
     except (ParseError, ValueError):
         reason = ""
     if not reason:
@@ -302,21 +302,15 @@ def _figures_in(row: Result) -> Iterator[Tuple[_Figure, str, float]]:
 
 
 def _document(text: str) -> Dict[str, Any]:
-    """The JSON object at the beginning of a text.
+    """The first JSON object of a text.
 
     Raises:
         ParseError: there is none, or another diagnostic follows.
     """
     refuse_long_numbers(text)
-    decoder = json.JSONDecoder(object_pairs_hook=unique, parse_int=whole_number)
-    try:
-        data, end = decoder.raw_decode(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"the JSON of dcgmi diag is cut off or damaged ({error})") from None
+    data, end = json_object(text, text.index("{"))
     if any(f'"{name}"' in text[end:] for name in ROOTS):
         raise ParseError("a second diagnostic follows: read each by itself")
-    if not isinstance(data, dict):
-        raise ParseError("the JSON of dcgmi diag is no object")
     return data
 
 
@@ -324,7 +318,7 @@ _Read = Tuple[List[Result], Sequence[int], Dict[str, str]]
 
 
 def _from_json(text: str, begin: Line) -> _Read:
-    data = _document(text.lstrip())
+    data = _document(text)
     names = [name for name in ROOTS if name in data]
     if "iterations" in data:
         raise ParseError("the output holds several iterations: run dcgmi diag without --iterations")

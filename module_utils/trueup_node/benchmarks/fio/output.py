@@ -26,27 +26,23 @@ With ramp_time, I/Os in flight at its end count in the bytes and latencies and n
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from itertools import accumulate, takewhile
-from operator import mul
-from typing import Any, Callable, ClassVar, NamedTuple, NoReturn, Optional, cast
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, ClassVar, NamedTuple, NoReturn, Optional
 
 from ...errors import ParseError
-from ...reading import Line, each_line, is_count, is_number, lines_of, refuse_after, whole_number
+from ...reading import Line, each_line, is_count, is_number, lines_of, only_json, unique
 from ...record import Metric
 from .text_output import HEADING, read_text_output
 
 TOOL = "fio"
 # No figure of a run is larger; sums and rates of such are finite.
 _MOST = 1e100
-_NUMBERS = (int, float)
-
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")
 _OLD_LATENCIES = ("slat", "clat", "lat")
@@ -54,21 +50,16 @@ _OLD_LATENCIES = ("slat", "clat", "lat")
 # it: clat begins after the end of slat, by 0.1 to 1.1 us on public outputs (fio@4e7e7898).
 _ISSUED_ONCE = (3, 31)
 _BETWEEN_NS = 2000
-_STATISTICS = ((50.0, "median"), (99.0, "p99"))
 _NS = 1e-9
 # fio's histogram has 64 bins for each power of two: a bin's middle is off by 1/128 at most.
 _BIN_ERROR = 1 / 64
 # fio's percentiles without percentile_list.
 _DEFAULT_PERCENTILES = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.99"
+_MOST_DIGITS = 18  # of a bin's name
+_BEGIN = re.compile(r"(?:\A|\n)\{")
+_OTHER_ENDS = "\r\v\f\x1c\x1d\x1e"  # of lines, beside the line feed
 # Engines that make one operation of a file where others move a block.
 _OPERATIONS = {"filecreate": "create", "filestat": "stat", "filedelete": "delete"}
-_MOST_DIGITS = 18  # of a bin's name
-# Where jobs begin, the text between them, and the other keys that are read of their object.
-_JOBS = re.compile(r'"jobs"[ \t\n\r]*:[ \t\n\r]*\[[ \t\n\r]*')
-_NEXT_JOB = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
-_ABOVE_JOBS = ("fio version", "global options")
-# Line ends beside the line feed.
-_OTHER_ENDS = "\r\v\f\x1c\x1d\x1e"
 # Options of a job that the output may hold.
 _OPTIONS = ("rw", "bs", "ioengine", "iodepth", "numjobs", "direct")
 
@@ -145,35 +136,32 @@ class FioOutput:
         several = len(self.jobs) > 1
         for job in self.jobs:
             device = re.sub(r"[^A-Za-z0-9_.:-]", "_", job.name) if several else None
-            for name, done in job.directions.items():
-                rows += _figures(job.operation or name, done, device, files=bool(job.operation))
+            for name in job.directions:
+                rows += _figures(job, name, device)
         return rows
 
 
-def _figures(name: str, done: Direction, device: Optional[str], *, files: bool) -> list[Metric]:
+def _figures(job: Job, name: str, device: Optional[str]) -> list[Metric]:
     """Rates and latencies of one direction; of operations of files, whose bytes were not moved,
     creates, stats or deletes."""
-
-    def row(
-        metric: str, value: float, unit: str, better: str, statistic: str, n: Optional[int]
-    ) -> Metric:
-        return Metric(
-            f"{name}_{metric}", value, unit, better, device=device, statistic=statistic, n=n
-        )
-
-    rates = [("rate" if files else "iops", done.iops, "1/s")]
-    if not files:
-        rates.insert(0, ("bandwidth", float(done.bandwidth), "byte/s"))
-    rows = [row(metric, value, unit, "higher", "single", 1) for metric, value, unit in rates]
+    done, files = job.directions[name], job.operation is not None
     percentiles = "latency" if files or done.percentiles_are == "lat_ns" else "completion_latency"
-    latencies = [("latency", "mean", done.mean_latency)]
-    latencies += [
-        (percentiles, statistic, done.percentiles.get(percent))
-        for percent, statistic in _STATISTICS
+    figures: list[tuple[str, Optional[float], str, str]] = [
+        ("bandwidth", None if files else float(done.bandwidth), "byte/s", "single"),
+        ("rate" if files else "iops", done.iops, "1/s", "single"),
+        ("latency", done.mean_latency, "s", "mean"),
+        (percentiles, done.percentiles.get(50.0), "s", "median"),
+        (percentiles, done.percentiles.get(99.0), "s", "p99"),
     ]
-    return rows + [
-        row(metric, value, "s", "lower", statistic, done.latency_count)
-        for metric, statistic, value in latencies
+    return [
+        Metric(
+            *(f"{job.operation or name}_{metric}", value, unit),
+            "lower" if unit == "s" else "higher",
+            device=device,
+            statistic=statistic,
+            n=done.latency_count if unit == "s" else 1,
+        )
+        for metric, value, unit, statistic in figures
         if value is not None
     ]
 
@@ -189,6 +177,8 @@ def parse_fio(text: str) -> FioOutput:
     first = next((line for line in each_line(text) if line.strip()), "")
     if not first.startswith("{") and re.search(HEADING, text, re.MULTILINE):
         return _in_words(text)
+    if not text.isascii() or any(end in text for end in _OTHER_ENDS):
+        text = "\n".join(lines_of(text))
     return _Reader(text).output()
 
 
@@ -227,7 +217,6 @@ class _Reader:
         self._text = text
         self._job = -1
         self.old = self.issued_twice = False
-        self.middles: dict[str, int] = {}  # of bins by their labels: fio has less than 2000
 
     @cached_property
     def _lines(self) -> list[Line]:
@@ -235,99 +224,33 @@ class _Reader:
         return lines_of(self._text)
 
     def output(self) -> FioOutput:
-        before = list(takewhile(lambda line: not line.startswith("{"), each_line(self._text)))
-        try:
-            return self._output(before, *self._by_job(sum(len(line) + 1 for line in before)))
-        except (ParseError, _Unreadable, ValueError, RecursionError):
-            # The whole output names the error, if there is more than a layout unlike fio's.
-            self._job, self.old = -1, False
-        return self._output(before, self._decode(len(before)))
-
-    def _output(
-        self, before: Sequence[str], data: Mapping[str, Any], each: Optional[Iterator[Any]] = None
-    ) -> FioOutput:
-        """The result of an object below these lines; ``each`` has the jobs if ``data`` has not."""
+        begin = _BEGIN.search(self._text)
+        if begin is None:
+            raise ParseError("no JSON object: the output ends before a line that begins with {")
+        data = only_json(self._text, begin.end() - 1, pairs=_members)
         version = data.get("fio version")
         match = re.fullmatch(r"fio-(([23])\.(\d+)\S*)", str(version))
         if not match:
             self.refuse(f"fio version is {version!r}, not a fio-2 or fio-3", "fio version")
         number = (int(match[2]), int(match[3]))
         self.old, self.issued_twice = number < (2, 99), number < _ISSUED_ONCE
-        jobs = data.get("jobs")
-        if each is None and (not isinstance(jobs, list) or not jobs):
+        found_jobs = data.get("jobs")
+        if not isinstance(found_jobs, list) or not found_jobs:
             self.refuse("there are no jobs in the output", "jobs")
         common = _options(data.get("global options"))
-        read = []
-        for self._job, job in enumerate(each or jobs or ()):
-            read.append(self._read_job(job, common))
-        warnings = [line.strip() for line in before if line.strip()]
+        jobs = []
+        for self._job, job in enumerate(found_jobs):
+            jobs.append(self._read_job(job, common))
+        warnings = [
+            line.strip() for line in self._text[: begin.start()].splitlines() if line.strip()
+        ]
         if self.old:
             warnings.append(
                 f"fio {match[1]} is older than 3: latencies are in whole microseconds, and rates "
                 "are rounded"
             )
-        warnings += [warning for job in read for warning in _unlike_others(job)]
-        return FioOutput(
-            jobs=tuple(read), tool_version=match.group(1), warnings=list(dict.fromkeys(warnings))
-        )
-
-    def _by_job(self, start: int) -> tuple[dict[str, Any], Iterator[Any]]:
-        """The members above the jobs, and the jobs, each read on demand: all of them together take
-        twice the memory of the text.
-
-        Raises:
-            _Unreadable, ValueError, RecursionError: here or at a job, something is wrong, or laid
-                out otherwise than by fio.
-        """
-        text = self._text
-        begun = _JOBS.search(text, start)
-        if not text.isascii() or any(end in text for end in _OTHER_ENDS) or not begun:
-            raise ValueError("not as fio writes it")
-        decode = _decoder()
-        above, _ = decode(text[start : begun.end()] + "]}", 0)
-
-        def jobs(at: int) -> Iterator[Any]:
-            job, end = decode(text, at)
-            yield job
-            while after := _NEXT_JOB.match(text, end):
-                job, end = decode(text, after.end())
-                yield job
-            rest = text[start:at] + text[end:]
-            data, end = decode(rest, 0)
-            same = all(data.get(name) == above.get(name) for name in _ABOVE_JOBS)
-            alone = data.get("jobs") == [] and rest.count('"jobs"') == 1
-            if not same or not alone or rest[end:].strip():
-                raise ValueError("not as fio writes it")
-
-        return above, jobs(begun.end())
-
-    def _decode(self, start: int) -> dict[str, Any]:
-        if start == len(self._lines):
-            raise ParseError("no JSON object: the output ends before a line that begins with {")
-        text = "\n".join(self._lines[start:])
-        first = self._lines[start]
-        try:
-            data, end = _decoder()(text, 0)
-        except json.JSONDecodeError as error:
-            at = start + error.lineno
-            line = self._lines[at - 1] if at <= len(self._lines) else Line("", at)
-            raise line.error(f"the JSON is cut off or damaged ({error.msg})") from None
-        except _Unreadable as error:
-            line = self._line([error.key], start) or first
-            raise Line(error.key, line.number).error(str(error)) from None
-        except ValueError as error:
-            raise first.error(f"the JSON is damaged: {error}") from None
-        except RecursionError:
-            raise first.error("the JSON is nested too deeply for fio's") from None
-        last = text.count("\n", 0, end)
-        rest = text[end:].partition("\n")[0]
-        refuse_after(
-            [Line(rest, first.number + last), *self._lines[start + last + 1 :]],
-            "text after the JSON object; give fio --output-format=json alone",
-        )
-        if not isinstance(data, dict):
-            raise first.error("the JSON is no object")
-        return data
+        warnings += [warning for job in jobs for warning in _unlike_others(job)]
+        return FioOutput(tuple(jobs), match[1], list(dict.fromkeys(warnings)))
 
     def _read_job(self, job: Any, common: Mapping[str, str]) -> Job:
         if not isinstance(job, dict):
@@ -353,22 +276,18 @@ class _Reader:
         return Job(name, options, done)
 
     def refuse(self, message: str, *path: str) -> NoReturn:
-        line = self._line(path, 0)
-        raise line.error(message) if line else ParseError(message)
-
-    def _line(self, path: Sequence[str], start: int) -> Optional[Line]:
-        """The line of a key, found as fio lays out its JSON: a key a line, in the order of
-        ``path``."""
-        at = start
+        """An error that shows the line of the last of these keys, found as fio lays out its JSON: a
+        key a line, one below the other."""
+        at = 0
         if self._job >= 0:
-            names = [line for line in self._lines[start:] if '"jobname"' in line]
+            names = [line for line in self._lines if '"jobname"' in line]
             at = names[self._job].number - 1 if len(names) > self._job else at
-        key_line = None
+        key_line: Optional[Line] = None
         for key in path:
             below = (line for line in self._lines[at:] if f'"{key}" :' in line)
             key_line = next(below, key_line)
             at = key_line.number - 1 if key_line else at
-        return key_line
+        raise key_line.error(message) if key_line else ParseError(message)
 
 
 class _Block(NamedTuple):
@@ -384,11 +303,6 @@ class _Block(NamedTuple):
     job: str
     path: tuple[str, ...] = ()
 
-    @property
-    def coarse(self) -> bool:
-        """Whether fio 2 has printed it: whole us and KiB."""
-        return self.reader.old
-
     def refuse(self, message: str, *keys: str) -> NoReturn:
         self.reader.refuse(f"{', '.join((self.job, *self.path))}: {message}", *self.path, *keys)
 
@@ -402,22 +316,19 @@ class _Block(NamedTuple):
     def number(self, key: str) -> float:
         """A figure, 0 or more."""
         value: Any = self.data.get(key)
-        if type(value) in _NUMBERS and 0 <= value < _MOST:
-            return float(value)
         if key not in self.data:
             self.refuse(f"{key} is missing")
-        if not is_number(value):
-            self.refuse(f"{key} {value!r} is not a number", key)
-        return self.refuse(f"{key} {value!r} is not a positive number", key)
+        if not _is_figure(value):
+            self.refuse(f"{key} {value!r} is not a positive number", key)
+        return float(value)
 
     def count(self, key: str) -> int:
         """A whole figure, 0 or more."""
-        value = self.data.get(key, 0)
+        value: Any = self.data.get(key, 0)
         if type(value) is not int:
             self.refuse(f"{key} {value!r} is not a whole number", key)
-        if key not in self.data or not 0 <= value < _MOST:
-            self.number(key)
-        return value
+        self.number(key)
+        return int(value)
 
 
 class _Times(NamedTuple):
@@ -436,16 +347,13 @@ def _as_fio3(job: Mapping[str, Any]) -> dict[str, Any]:
     converted = dict(job)
     for name in _DIRECTIONS:
         if isinstance(job.get(name), dict):
-            converted[name] = {
-                f"{key}_ns" if key in _OLD_LATENCIES else key: (
-                    _times_1000(value) if key in _OLD_LATENCIES else value
-                )
-                for key, value in job[name].items()
-                if key not in _LATENCIES
-            }
-            if "io_kbytes" not in job[name] and is_count(job[name].get("io_bytes")):
-                converted[name]["io_kbytes"] = job[name]["io_bytes"]
-                converted[name]["io_bytes"] = 1024 * job[name]["io_bytes"]
+            figures = {key: value for key, value in job[name].items() if key not in _LATENCIES}
+            for key in [key for key in figures if key in _OLD_LATENCIES]:
+                figures[f"{key}_ns"] = _times_1000(figures.pop(key))
+            if "io_kbytes" not in figures and is_count(figures.get("io_bytes")):
+                figures["io_kbytes"] = figures["io_bytes"]
+                figures["io_bytes"] *= 1024
+            converted[name] = figures
     return converted
 
 
@@ -479,7 +387,7 @@ def _unlike_others(job: Job) -> list[str]:
 def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]:
     """The figures of one direction; None where nothing was done."""
     io_bytes, runtime = block.count("io_bytes"), block.count("runtime")
-    total = block.count("total_ios") if "total_ios" in block.data or not block.coarse else None
+    total = block.count("total_ios") if "total_ios" in block.data or not block.reader.old else None
     bandwidth = _check_rates(block, io_bytes, runtime, total)
     # I/Os in flight at the end of ramp_time count in the bytes and latencies, not in total_ios.
     in_flight = _whole(options.get("iodepth")) * _whole(options.get("numjobs"))
@@ -527,12 +435,13 @@ def _whole_latency(
 def _check_rates(block: _Block, io_bytes: int, runtime: int, total: Optional[int]) -> int:
     """io_bytes, bw_bytes, runtime, total_ios and iops say the same twice; returns byte/s."""
     kbytes, bw, iops = block.count("io_kbytes"), block.count("bw"), block.number("iops")
+    old = block.reader.old
     rate = io_bytes * 1000 // runtime if runtime else 0
     bandwidth = block.count("bw_bytes") if "bw_bytes" in block.data else rate
     if kbytes != io_bytes // 1024:
         block.refuse(f"io_kbytes {kbytes} is not io_bytes {io_bytes} / 1024", "io_kbytes")
     # Where bytes are cut to KiB, a rate of KiB/s is exact to one KiB over that time.
-    if not 0 <= bw - bandwidth // 1024 <= (1000 // runtime + 1 if block.coarse and runtime else 0):
+    if not 0 <= bw - bandwidth // 1024 <= (1000 // runtime + 1 if old and runtime else 0):
         block.refuse(f"bw {bw} KiB/s is not bw_bytes {bandwidth} / 1024", "bw")
     if total is not None and (total == 0) != (io_bytes == 0):
         block.refuse(f"{total} I/Os moved {io_bytes} bytes", "total_ios")
@@ -543,7 +452,7 @@ def _check_rates(block: _Block, io_bytes: int, runtime: int, total: Optional[int
     if total is not None:
         expected = total * 1000 / runtime if runtime else 0.0
         # fio 2 prints two decimals, 2.1 none.
-        slack = 1.0 if block.coarse and iops == int(iops) else 0.006 if block.coarse else 1.5e-6
+        slack = 1.5e-6 if not old else 1.0 if iops == int(iops) else 0.006
         if not math.isclose(iops, expected, abs_tol=slack, rel_tol=1e-9):
             block.refuse(f"iops {iops} is not total_ios {total} in {runtime} ms", "iops")
     return bandwidth
@@ -556,7 +465,8 @@ def _check_block_size(
     size = _bytes(options.get("bs")) if not {"bssplit", "bsrange"} & set(options) else None
     if not size or total is None or block.count("short_ios"):
         return
-    if not 0 <= io_bytes + (1023 if block.coarse else 0) - total * size <= in_flight * size + 1023:
+    slack = 1023 if block.reader.old else 0  # bytes of fio 2 are cut to KiB
+    if not 0 <= io_bytes + slack - total * size <= in_flight * size + 1023:
         block.refuse(f"{total} I/Os of {size} bytes are not {io_bytes} bytes", "total_ios")
 
 
@@ -570,8 +480,8 @@ def _times(block: _Block, total: Optional[int]) -> _Times:
     least, most, mean = block.count("min"), block.count("max"), block.number("mean")
     # Before 3.18 fio does not say of how many: of all I/Os, where it measured any.
     count = block.count("N") if "N" in block.data else most and (1 if total is None else total)
-    slack = (1 + 1e-9, 1e-6)
-    if not least <= mean * slack[0] + slack[1] or not mean <= most * slack[0] + slack[1]:
+    slack = 1e-9 * mean + 1e-6
+    if not least - slack <= mean <= most + slack:
         block.refuse(f"mean {mean} is not between min {least} and max {most}", "mean")
     if (count == 0) != (most == 0):
         block.refuse(f"max {most} of {count} I/Os", "N")
@@ -586,12 +496,10 @@ def _times(block: _Block, total: Optional[int]) -> _Times:
 
 def _percentiles(block: _Block) -> dict[float, float]:
     """Percentile to ns."""
-    values_by_label = block.below("percentile").data
     percentiles: dict[float, float] = {}
-    for label, value in values_by_label.items():
+    for label, value in block.below("percentile").data.items():
         percent = _float(label)
-        is_percent = percent is not None and 0 < percent <= 100
-        if percent is None or not is_percent or not is_number(value) or not 0 <= value < _MOST:
+        if percent is None or not 0 < percent <= 100 or not _is_figure(value):
             block.refuse(f"percentile {label!r} is {value!r}", "percentile", label)
         percentiles[percent] = float(value)
     return percentiles
@@ -603,14 +511,13 @@ def _check_order(times: _Times) -> None:
     if values != sorted(values) or percents != sorted(percents):
         times.block.refuse("the percentiles do not rise", "percentile")
     low, high = times.least * (1 - _BIN_ERROR) - 1, times.most * (1 + _BIN_ERROR) + 1
-    for percent, value in percentiles.items():
-        if not low <= value <= high:
-            times.block.refuse(
-                f"percentile {percent:g} {value:g} is not between min and max", "percentile"
-            )
+    if values and not low <= values[0] <= values[-1] <= high:
+        times.block.refuse(
+            f"percentiles of {values[0]:g} to {values[-1]:g} are not between min and max",
+            "percentile",
+        )
 
 
-@lru_cache(maxsize=16)  # jobs of a run have the same
 def _listed(text: str) -> list[float]:
     """The percentiles of a percentile_list, which rise."""
     return sorted(
@@ -629,29 +536,25 @@ def _check_percentiles(
     # Before 3.13 (and N came later) they stand in clat_ns all the same.
     if options.get("lat_percentiles", "0") != "0" and (lat.percentiles or "N" in lat.block.data):
         expected_key = "lat_ns"
+    if block.reader.old and "percentile_list" not in options:
+        return
     for times in latencies:
         key, percents = times.block.path[-1], sorted(times.percentiles)
-        has_known_list = not times.block.coarse or "percentile_list" in options
-        if (
-            times.ios
-            and has_known_list
-            and (percents or key == expected_key)
-            and percents != expected
-        ):
+        if times.ios and (percents or key == expected_key) and percents != expected:
             block.refuse(f"{key} has the percentiles {percents}, not {expected}", key)
 
 
 def _check_bins(times: _Times) -> None:
     """The histogram of json+: its sum, its mean and its percentiles are the printed ones."""
     block = times.block
-    middles, counts = _counted(block)
-    reached = list(accumulate(counts))
+    counts = _counted(block)
+    middles, reached = list(counts), list(accumulate(counts.values()))
     total = reached[-1] if reached else 0
     if total != times.ios and "N" in block.data:
         block.refuse(f"the bins hold {total} I/Os, N is {times.ios}", "bins")
     if not total:
         block.refuse("the bins hold no I/Os", "bins")
-    mean = sum(map(mul, middles, counts)) / total
+    mean = sum(middle * count for middle, count in counts.items()) / total
     if abs(mean - times.mean) > _BIN_ERROR * times.mean + 1:
         block.refuse(f"the bins' mean is {mean:.0f}, the printed one {times.mean:.0f}", "mean")
     for percent, value in times.percentiles.items():
@@ -664,31 +567,14 @@ def _check_bins(times: _Times) -> None:
             )
 
 
-def _counted(block: _Block) -> tuple[list[int], list[int]]:
-    """The middles of the bins, ns, which rise, and the I/Os in each."""
-    bins, middle_by_label = block.below("bins").data, block.reader.middles
-    middles, counts = list(map(middle_by_label.get, bins)), list(bins.values())
-    if unknown := None in middles:
-        # Only as a number is printed: no two are the same one.
-        number_by_label = {label: int(label) for label in bins if _is_bin(label)}
-        middle_by_label.update(
-            {label: middle for label, middle in number_by_label.items() if str(middle) == label}
-        )
-        middles = list(map(middle_by_label.get, bins))
-        unknown = None in middles
-    plain = not unknown and set(map(type, counts)) <= {int} and min(counts, default=0) >= 0
-    if plain and middles == sorted(rising := cast(list[int], middles)):
-        return rising, counts
-    counted: dict[int, int] = {}
-    for label, number in bins.items():
-        if not _is_bin(label) or not isinstance(number, int) or number < 0:
+def _counted(block: _Block) -> dict[int, int]:
+    """I/Os by the middle of their bin, ns, which rises."""
+    counts: dict[int, int] = {}
+    for label, number in block.below("bins").data.items():
+        if not (label.isdecimal() and len(label) <= _MOST_DIGITS) or not is_count(number):
             block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
-        counted[int(label)] = number
-    return sorted(counted), [counted[middle] for middle in sorted(counted)]
-
-
-def _is_bin(label: str) -> bool:
-    return label.isascii() and label.isdigit() and len(label) <= _MOST_DIGITS
+        counts[int(label)] = number
+    return dict(sorted(counts.items()))
 
 
 def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
@@ -697,7 +583,7 @@ def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
     if not lat.ios or clat.ios != lat.ios:
         return
     # fio 2 measures in whole us, and does not count an I/O that it issues again in all three.
-    mean_sum, slack = slat.mean + clat.mean, 2000 + 0.01 * lat.mean if lat.block.coarse else 1
+    mean_sum, slack = slat.mean + clat.mean, 2000 + 0.01 * lat.mean if lat.block.reader.old else 1
     # At the end of ramp_time I/Os in flight have a latency and no submission.
     slack += in_flight * lat.most / lat.ios
     between = _BETWEEN_NS if lat.block.reader.issued_twice else 0
@@ -711,48 +597,11 @@ def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
         lat.block.refuse(f"clat {clat.mean} ns is longer than lat {lat.mean}", "mean")
 
 
-class _Unreadable(Exception):
-    """An error of the JSON decoder, which cannot name its line."""
-
-    def __init__(self, message: str, key: str) -> None:
-        self.key = key
-        super().__init__(message)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) == len(pairs) and "0.00" not in members:
-        return members
-    # How fio before 3.4 fills up a list of percentiles.
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object's members. fio before 3.4 fills up a list of percentiles, and options, which are
+    text, may be given twice."""
     pairs = [pair for pair in pairs if pair != ("0.00", 0)]
-    members = dict(pairs)
-    # Options may be given twice, and are all text; figures may not.
-    if len(members) != len(pairs) and not all(isinstance(value, str) for _, value in pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _Unreadable(f"{twice} stands twice in one JSON object", twice)
-    return members
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _Unreadable(f"{name} is not a finite number", name)
-
-
-class _WholeNumbers(dict[str, int]):
-    """Whole numbers by their text, each read once: most of a histogram's are the same."""
-
-    def __missing__(self, text: str) -> int:
-        self[text] = number = whole_number(text)
-        return number
-
-
-def _decoder() -> Callable[[str, int], tuple[Any, int]]:
-    """A function that gives the value that begins at a position of a text, and its end."""
-    return json.JSONDecoder(
-        object_pairs_hook=_unique,
-        parse_constant=_no_constant,
-        parse_int=_WholeNumbers().__getitem__,
-    ).raw_decode
+    return dict(pairs) if all(type(value) is str for _, value in pairs) else unique(pairs)
 
 
 def _options(data: Any) -> dict[str, str]:
@@ -769,6 +618,10 @@ def _bytes(text: Optional[str]) -> Optional[int]:
 
 def _whole(text: Optional[str]) -> int:
     return int(text) if text and text.isdecimal() else 1
+
+
+def _is_figure(value: Any) -> bool:
+    return is_number(value) and 0 <= value < _MOST
 
 
 def _float(value: Any) -> Optional[float]:

@@ -11,7 +11,6 @@ and v0.8).
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import deque
@@ -19,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Deque, List, NamedTuple, Optional
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, is_number, unique, whole_number
+from ...reading import STANDARD_ERROR, Line, is_number, only_json
 from .result import GB, GpuCopyOutput, possible
 
 _VERSION = re.compile(r"nvbandwidth Version: v?([0-9][0-9.]*)")
@@ -258,7 +257,8 @@ def _take_peers(output: GpuCopyOutput, matrix: _Matrix, *, reads: bool) -> None:
 
 def _of_json(lines: Sequence[Line]) -> GpuCopyOutput:
     output, first = GpuCopyOutput("nvbandwidth"), lines[0]
-    data = _loads(lines)
+    above = first.number - 1
+    data: Any = only_json("\n" * above + "\n".join(lines), above)
     matrices: dict[str, Optional[_Matrix]] = {}
     try:
         data = data["nvbandwidth"]
@@ -278,17 +278,6 @@ def _of_json(lines: Sequence[Line]) -> GpuCopyOutput:
         raise first.error(f"the JSON lacks or spoils {error}") from None
     _take(output, {name: matrix for name, matrix in matrices.items() if matrix is not None})
     return output
-
-
-def _loads(lines: Sequence[Line]) -> Any:
-    """The JSON object that the lines are."""
-    try:
-        return json.loads("\n".join(lines), object_pairs_hook=unique, parse_int=whole_number)
-    except json.JSONDecodeError as error:
-        line = lines[min(error.lineno, len(lines)) - 1]
-        raise line.error(f"the JSON is cut off or damaged ({error.msg})") from None
-    except (ValueError, RecursionError) as error:
-        raise lines[0].error(f"the JSON is damaged: {error}") from None
 
 
 def _json_test(

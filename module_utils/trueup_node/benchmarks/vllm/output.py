@@ -21,7 +21,6 @@ hold. Its TPOT is 0 and it has no ITL: neither can be known, and neither is give
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass, field
@@ -35,9 +34,8 @@ from ...reading import (
     is_count,
     is_number,
     lines_of,
+    only_json,
     refuse_after,
-    unique,
-    whole_number,
 )
 from ...record import Metric
 from ...serving import LEAST_TOKEN_SECONDS, rows, spread_error
@@ -252,7 +250,7 @@ def parse_vllm(text: str) -> VllmOutput:
         before = lines[: titles[0].number]
         return _Table(lines, titles[0]).output(first_error=first_error(before))
     if text.lstrip().startswith("{"):
-        return _Json(_decode(text), lines).output()
+        return _Json(only_json(text, text.index("{")), lines).output()
     raise ParseError(
         "no result of vLLM's serving benchmark: neither its table nor its JSON; the run did not end"
     )
@@ -804,32 +802,6 @@ def _at(ordered: Sequence[float], percent: float) -> float:
 
 def _empty(requests: int, completed: int) -> str:
     return f"{requests} of {completed} requests without a token were counted as successful"
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a finite number")
-
-
-def _decode(text: str) -> Dict[str, Any]:
-    """One JSON object."""
-    try:
-        data: Dict[str, Any] = json.loads(
-            text,
-            object_pairs_hook=unique,
-            parse_constant=_no_constant,
-            parse_int=whole_number,
-        )
-    except json.JSONDecodeError as error:
-        message = f"the JSON is cut off or damaged ({error.msg})"
-        if error.msg == "Extra data":
-            message = "text after the JSON object: two results, or not what --save-result writes"
-        near = text[max(error.pos - 60, 0) : error.pos + 20]
-        raise Line(near, error.lineno).error(message) from None
-    except ValueError as error:
-        raise ParseError(str(error), 1) from None
-    except RecursionError:
-        raise ParseError("the JSON is not one of vLLM's", 1) from None
-    return data
 
 
 # --- the driver ----------------------------------------------------------------------------------
