@@ -1,4 +1,4 @@
-"""Whether the rows of nccl-tests fit together: sizes, operation, number of ranks, average."""
+"""The result of rows of nccl-tests that fit together: sizes, operation, ranks, average."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ...errors import ParseError
 from ...reading import Line
-from .rows import REDOPS, TYPE_BYTES, Body, Printed, Row
+from .rows import REDOPS, TYPE_BYTES, Body, NcclOutput, Printed, Row
 
 _MOST_SIZES = 100_000
 # How many ranks a table without a list of them is tried with.
@@ -163,7 +163,7 @@ _ALSO = tuple(
 )
 _HYPERCUBE = _Model("hypercube", _one, shared=True, reduces=False, base=_ring)
 _NAMES = (*OPERATIONS, *(model.operation for model in _ALSO), _HYPERCUBE.operation)
-MODELS_2019 = (
+_MODELS_2019 = (
     _Model("all_gather", _one, shared=True, reduces=False, base=_ring),
     _Model("reduce_scatter", _one, shared=True, reduces=True, base=_ring),
 )
@@ -180,7 +180,7 @@ def operation_of(program: str) -> str:
     return match[1]
 
 
-def check_rows(rows: Sequence[Row], settings: Settings) -> None:
+def _check_rows(rows: Sequence[Row], settings: Settings) -> None:
     if not rows:
         raise ParseError("the table has no rows")
     first = rows[0]
@@ -193,7 +193,7 @@ def check_rows(rows: Sequence[Row], settings: Settings) -> None:
             )
 
 
-def fitting(
+def _fitting(
     rows: Sequence[Row],
     settings: Settings,
     named: Optional[str],
@@ -203,7 +203,7 @@ def fitting(
 ) -> list[_Model]:
     """The operations that all rows can be of."""
     candidates = (*_MODELS, *_ALSO, _HYPERCUBE) if named else (*_MODELS, *_ALSO)
-    candidates = (*candidates, _SENDRECV_2021, *MODELS_2019) if old else candidates
+    candidates = (*candidates, _SENDRECV_2021, *_MODELS_2019) if old else candidates
     alive = [
         (model, model.ranks_of(rows, settings.ranks))
         for model in candidates
@@ -215,7 +215,7 @@ def fitting(
         models = [model for model, ranks in alive if model.fits(rows, ranks[0], **how)]
     models = models or _fitting_each(rows, alive, settings, how)
     # Where both layouts of algbw fit (few digits), the newer one is not contradicted.
-    new = [model for model in models if model not in MODELS_2019]
+    new = [model for model in models if model not in _MODELS_2019]
     return new or models
 
 
@@ -253,7 +253,7 @@ def _narrowed(
     return ranks[first:last]
 
 
-def ascents(rows: Sequence[Row]) -> int:
+def _ascents(rows: Sequence[Row]) -> int:
     """How often sizes that are not known ascend from the least to the most, each time the same."""
     rows = [row for row in rows if row.size] or rows
     sizes = [row.size for row in rows]
@@ -274,7 +274,7 @@ def _shares(size: int, width: int, ranks: int) -> tuple[int, int, int]:
     return per_rank, count // (4 * ranks) * 4, per_rank & ~(16 // width - 1)
 
 
-def cycles_of(rows: Sequence[Row], settings: Settings, *, shared: Optional[bool]) -> int:
+def _cycles_of(rows: Sequence[Row], settings: Settings, *, shared: Optional[bool]) -> int:
     """How often the rows go through the sizes that the header asks for."""
     sizes = settings.sizes()
     width, [ranks] = TYPE_BYTES[rows[0].type], settings.ranks
@@ -305,7 +305,7 @@ def cycles_of(rows: Sequence[Row], settings: Settings, *, shared: Optional[bool]
     )
 
 
-def check_average(
+def _check_average(
     rows: Sequence[Row],
     settings: Settings,
     average: tuple[Printed, Optional[str], Line],
@@ -331,7 +331,7 @@ def check_average(
         )
 
 
-def check_wrong(rows: Sequence[Row], out_of_bounds: tuple[int, Line], *, counts: bool) -> None:
+def _check_wrong(rows: Sequence[Row], out_of_bounds: tuple[int, Line], *, counts: bool) -> None:
     """Where results were checked, each row says so, and agrees with the verdict at the end."""
     for row in rows:
         if row.out_of_place and row.out_of_place.wrong is None:
@@ -342,3 +342,50 @@ def check_wrong(rows: Sequence[Row], out_of_bounds: tuple[int, Line], *, counts:
     count, line = out_of_bounds
     if counts and count == 0 and any(body.wrong for body in bodies):
         raise line.error("rows have wrong values, and the end says that none has")
+
+
+def assembled(
+    rows: Sequence[Row],
+    settings: Settings,
+    named: Optional[str],
+    out_of_bounds: Optional[tuple[int, Line]],
+    average: Optional[tuple[Printed, Optional[str], Line]],
+    *,
+    counts_wrong: bool,
+    cpu_time: bool,
+    **extra_fields: Any,
+) -> NcclOutput:
+    """The output of rows that fit together, whatever form they came in, with ``extra_fields``."""
+    _check_rows(rows, settings)
+    checked = out_of_bounds if settings.validation > 0 else None
+    models = _fitting(rows, settings, named, old=not counts_wrong, by_wall_time=not cpu_time)
+    shared = {model.shared for model in models}
+    cycles = (
+        _ascents(rows)
+        if settings.missing
+        else _cycles_of(rows, settings, shared=shared.pop() if len(shared) == 1 else None)
+    )
+    if average:
+        _check_average(rows, settings, average)
+    if checked:
+        _check_wrong(rows, checked, counts=counts_wrong)
+    full = tuple(row for row in rows if row.size > 0)
+    if not full:
+        raise ParseError("no row moves any data: every size is 0 bytes")
+    operations = tuple(dict.fromkeys(model.operation for model in models))
+    return NcclOutput(
+        operation=operations[0] if len(operations) == 1 else "unknown",
+        may_be=operations,
+        ranks=settings.ranks[0] if len(settings.ranks) == 1 else None,
+        rows=full,
+        cycles=cycles,
+        cpu_time=cpu_time,
+        out_of_bounds=checked[0] if checked else None,
+        average_ok=average[1] == "OK" if average and average[1] else None,
+        counts_wrong=counts_wrong,
+        iterations=settings.iterations or None,
+        unverified=settings.missing,
+        same_column=any(model in _MODELS_2019 for model in models),
+        empty_rows=len(rows) - len(full),
+        **extra_fields,
+    )

@@ -30,12 +30,14 @@ from typing import Optional
 
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, each_line, refuse_long_numbers
-from .fit import ANY_RANKS, OPERATIONS, Settings, operation_of
+from .fit import ANY_RANKS, OPERATIONS, Settings, assembled, operation_of
 from .log import LogReader
 from .report import FILE_MARK, from_json, in_full
-from .result import NO_END, NO_VERDICT, NcclOutput, assembled, version_of
 from .rows import (
+    NO_END,
+    NO_VERDICT,
     Figures,
+    NcclOutput,
     Printed,
     Row,
     columns_of,
@@ -43,6 +45,7 @@ from .rows import (
     printed,
     row_of,
     units,
+    version_of,
 )
 
 __all__ = ("OPERATIONS", "TOOL", "NcclOutput", "parse_nccl")

@@ -10,9 +10,8 @@ from typing import Any, Optional
 
 from ...errors import ParseError
 from ...reading import Line, is_count, unique, whole_number
-from .fit import Settings, operation_of
-from .result import NcclOutput, assembled, version_of
-from .rows import Body, Printed, Row, checked_row, printed, root_of
+from .fit import Settings, assembled, operation_of
+from .rows import Body, NcclOutput, Printed, Row, checked_row, printed, root_of, version_of
 
 # Above the content of the file, in the output of a run that also printed its table.
 FILE_MARK = "[JSON file of nccl-tests -J]"
