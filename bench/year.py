@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from trueup_analysis import packed
 from trueup_analysis.load import Loaded, metadata
+from trueup_node.cases import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,7 @@ def _frames(nodes: int) -> packed.Frames:
                     "region": "westeurope",
                     "started_at": "2025-11-21T05:05:00Z",
                     "source": f"results/20251121T050000Z-00aa/{benchmark}.{number}.json",
-                    "provenance": packed.MEASURED,
+                    "provenance": MEASURED,
                     "metrics": [
                         {
                             "name": kind.metric,

@@ -16,8 +16,7 @@ from trueup_analysis.figures.compare.comparing import compare
 from trueup_analysis.figures.compare.sides import Records
 from trueup_analysis.figures.terms import ApiPrices, ServiceLevel, Terms
 from trueup_analysis.load import load as load_all
-from trueup_analysis.runs import is_record, of_runs
-from trueup_analysis.selection import Selection, moment, select
+from trueup_analysis.selection import Selection, is_record, moment, of_runs, select
 from trueup_analysis.sheets import compare as compare_sheets
 from trueup_analysis.sheets import health as health_sheets
 from trueup_analysis.tables import cost, health, scaling

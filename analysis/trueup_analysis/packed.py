@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET
 from pandas.api.types import union_categoricals
-from trueup_node.cases import Figure
+from trueup_node.cases import MEASURED, Figure
 from trueup_node.errors import BadInput
 from trueup_node.record import OUTCOMES
 
@@ -52,7 +52,6 @@ PATTERNS: Final = {
     "case": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
     "started_at": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
 }
-MEASURED: Final = "measured"
 METRIC_NAME: Final = "^[a-z][a-z0-9_]*$"
 Scalar = str | int | float | bool | None
 # Mappings and lists, kept as JSON text: their keys differ from benchmark to benchmark.

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
+from trueup_node.cases import MEASURED
 from trueup_node.quantity import UNITS
 
 from . import packed
@@ -221,7 +222,7 @@ _DERIVED: Final[dict[str, Callable[[Record, str], Any]]] = {
     ),
     "raw_sha256": lambda record, _: record.raw and record.raw.sha256,
     "source": lambda _, path: path,
-    "provenance": lambda *_: packed.MEASURED,
+    "provenance": lambda *_: MEASURED,
 }
 
 

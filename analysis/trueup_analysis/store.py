@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from trueup_node.cases import MEASURED
 from trueup_node.errors import BadInput
 from trueup_node.record import is_run_id
 
 from .load import Excluded, load, metadata, pack
-from .packed import MEASURED
-from .runs import run_of
+from .selection import run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # The statistics that stand for a figure, in this order where a tool gives several.
 TYPICAL: Final = (None, "median", "single", "mean")
+# The provenance of records of ours; published results have the publication.
+MEASURED: Final = "measured"
 _NO_BINDING: Final = (None, "", "none")
 
 # Code that judges and lists calls a metric row a figure.
@@ -56,12 +58,12 @@ class Case:
     duration: float | None = None
     raw_path: str | None = None
     source: str = ""
-    provenance: str = "measured"
+    provenance: str = MEASURED
 
     @property
     def measured(self) -> bool:
         """Whether this is a record of ours, not a published result."""
-        return self.provenance == "measured"
+        return self.provenance == MEASURED
 
     @property
     def node(self) -> str:

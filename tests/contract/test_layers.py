@@ -23,7 +23,7 @@ ANALYSIS: Layers = (
     ),
     (
         *("load", "packed", "records", "published", "cases", "read"),
-        *("decoding", "front", "selection", "runs", "store"),
+        *("decoding", "front", "selection", "store"),
     ),
     ("figures",),
     ("sheets",),

@@ -15,8 +15,7 @@ import typer
 from trueup_node.errors import BadInput
 
 from .. import catalog
-from ..runs import is_record
-from ..selection import Selection, moment, select
+from ..selection import Selection, is_record, moment, select
 from .records import RESULTS, load_all, load_results
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from trueup_node.errors import BadInput
 
-from ..selection import Selection, moment
+from ..selection import Selection, moment, needed_runs, of_runs
 from .interface import PROGRESS, ContractOption, flag, option, say, say_all, taking
 
 if TYPE_CHECKING:
@@ -126,8 +126,6 @@ def load_with_others(
     sources: Sequence[Path] | None, chosen: Selection, *, may_be_empty: bool = False
 ) -> tuple[Loaded, Loaded]:
     """All records of the sources, of a store those of the needed runs, and the chosen ones."""
-    from ..runs import needed_runs, of_runs
-
     named = list(sources) if sources else [RESULTS]
     loaded = load_all(named, may_be_empty=may_be_empty, runs=())
     if loaded.stored:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trueup_node.view import Measure, View
 
     from ..rooms import Headline
-    from .heads import Heads
+    from .frames import Heads
 
 
 class Pooled(NamedTuple):

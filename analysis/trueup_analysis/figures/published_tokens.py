@@ -12,8 +12,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from trueup_node.cases import MEASURED
+
 from .. import units
-from ..packed import MEASURED
 from .frames import of_whole_case, rows_of
 from .prices import CURRENCY, LIST_OFFER, Book, Quote
 from .tokens import costs, rates, served

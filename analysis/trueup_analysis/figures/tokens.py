@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
+from trueup_node.cases import MEASURED
 from trueup_node.serving import LOADS
 
 from .. import catalog, units
-from ..packed import MEASURED
 from ..rooms import is_served, view_of
 from .frames import HOW, MEDIANS, of_whole_case, rows_of, work_of
 from .prices import Pricing

@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.compare.changes import BETTER, MIXED, WORSE
 from ..figures.groups import apart_words, differing, pooled
-from ..render.html import LINKS, Part, Section
+from ..render.html import LINKS, Figure, Part, Section
 from ..rooms import judged_by, names_of, view_of
 from ..sheets.compare import signed
 from ..sheets.health import SIGNS
 from ..sheets.sheet import Column, Sheet, place_text, short_size, unshown
 from ..units import in_unit, plural, size_of
-from .charts import charts
+from .charts.lines import over_parameter, over_sizes
+from .charts.matrices import matrices
+from .charts.rows import over_cases, over_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trueup_node.cases import Case
     from trueup_node.health.expectations import Expectation
-    from trueup_node.view import Measure, View
+    from trueup_node.view import Chart, Measure, View
 
     from ..figures.compare.comparing import Deltas
     from ..figures.groups import Group, Pooled
-    from .charts.common import Judged
-    from .evidence import Evidence
+    from .charts.common import Drawn, Judged
+    from .records import Evidence
 
 # Sentences about results; the table has all.
 _FINDINGS: Final = 4
@@ -35,6 +37,8 @@ _FINDINGS: Final = 4
 _COUNTS: Final = frozenset({WORSE, BETTER, MIXED})
 # Figures beside the headline that a page has room for; the CSV file has all.
 _FIGURES_SHOWN: Final = 7
+# Plots of one kind in one section; the table has the rest.
+_PLOTS: Final = 6
 _UNIT_WORDS: Final = {
     "s": "seconds",
     "byte/s": "bytes_per_second",
@@ -70,7 +74,7 @@ def benchmark_section(
         for row, group in zip(sheet.rows, groups, strict=True)
     ]
     sheet = replace(sheet, rows=linked)
-    plots = charts(groups, judged)
+    plots = _charts(groups, judged)
     wide = len(plots) % 2 == 0 or len(sheet.shown()) > 5
     sentences = Part(paragraphs=[finding(group) for group in _told(groups)])
     first = Part(
@@ -350,3 +354,29 @@ def _mark_best(rows: Sequence[dict[str, Any]], groups: Sequence[Group]) -> None:
     for members in problems.values():
         if len(members) > 1:
             min(members, key=lambda pair: pair[0])[1]["mark"] = "best"
+
+
+def _charts(groups: Sequence[Group], judged: Judged) -> list[Figure]:
+    """The plots of one benchmark's groups, in the order of its view."""
+    if not groups:
+        return []
+    view = view_of(groups[0].benchmark)
+    figures: list[Figure] = []
+    for number, chart in enumerate(view.charts if view is not None else (), 1):
+        drawn = list(_drawn(chart, groups, judged))[:_PLOTS]
+        for again, (plot, caption, description) in enumerate(drawn, 1):
+            name = f"{groups[0].benchmark}-{number}" + (f"-{again}" if len(drawn) > 1 else "")
+            figures.append(Figure(name, caption, plot(name=name, description=description)))
+    return figures
+
+
+def _drawn(chart: Chart, groups: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
+    """The plots of one chart: how to draw, the caption, and the finding in words."""
+    if chart.kind == "matrix":
+        return matrices(chart, groups, judged)
+    if chart.kind == "rows":
+        over = over_devices if chart.over == "device" else over_cases
+        return over(chart, groups, judged)
+    if chart.over == "message_bytes":
+        return over_sizes(chart, groups, judged)
+    return over_parameter(chart, groups)

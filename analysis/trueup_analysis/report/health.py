@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..figures.health.examine import Health
     from ..figures.health.required import ExpectedNode
-    from .evidence import Evidence
+    from .records import Evidence
 
 # The order of the strip.
 _STRIP: Final = ("pass", "warn", "fail", "not measured", "no verdict")

@@ -13,8 +13,8 @@ from ..cases import read_cases
 from ..catalog import MEASURE, folder
 from ..figures import cost, tokens, users
 from ..figures.compare.comparing import Deltas
+from ..figures.frames import Heads
 from ..figures.groups import groups
-from ..figures.heads import Heads
 from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.required import roster
@@ -32,16 +32,14 @@ from ..sheets import users as user_sheets
 from ..sheets.serving import sweep_sheets
 from ..units import plural
 from . import opening
-from .answer import answer_section, price_sentences
 from .benchmark import benchmark_section
 from .changes import changes_section
 from .charts.common import Judged
-from .evidence import Evidence
 from .health import every_verdict, health_section, node_health
 from .layouts import layout_parts
-from .opening import NOT_AZURE, machines
+from .opening import NOT_AZURE, answer_section, machines, price_sentences
 from .published import reference_section
-from .records import excluded_section, method_section, records_section
+from .records import Evidence, excluded_section, method_section, records_section
 from .roofline import roofline_parts
 from .scaling import scaling_parts
 from .serving import serving_parts

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trueup_controller.presets import read_all
+from trueup_node.cases import MEASURED
 
 from ..cases import read_cases
 from ..catalog import rows
 from ..figures import presets
 from ..figures.reference import compare, own, storage, sums
 from ..load import load
-from ..packed import MEASURED
 from ..render.html import Part, Section
 from ..sheets import presets as preset_sheets
 from ..sheets import reference as reference_sheets

@@ -11,8 +11,7 @@ from trueup_node.record import OUTCOMES
 
 from .. import units
 from ..cases import names, read_cases
-from ..figures.frames import of_kinds
-from ..figures.heads import Heads
+from ..figures.frames import Heads, of_kinds
 from ..packed import values
 from .compare import SINCE, since_shown
 from .sheet import Column, Columns, Sheet, figure_text, short_size, unshown, worded

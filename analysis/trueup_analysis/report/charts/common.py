@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from trueup_node.health.expectations import Expectation, Expectations
     from trueup_node.view import Measure
 
+    from ...figures.frames import Heads
     from ...figures.groups import Group
-    from ...figures.heads import Heads
     from ...figures.sizes import Sizes
 
 PAIR: Final = 2
