@@ -20,7 +20,8 @@ from ... import bounded_http
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption, time_limit
 from ...record import Metric
-from .output import VllmOutput, first_error
+from .output import VllmOutput
+from .table import first_error
 
 _PROMPTS = "prompts.jsonl"
 _ANSWER_SECONDS = 60.0
