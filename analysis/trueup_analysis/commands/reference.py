@@ -50,8 +50,7 @@ def reference(
     cases = [] if mine is None else read_cases(mine)
     offered = read_all(folder(common.catalog))
     reproduced = presets.reproduced(offered, rows(path), cases)
-    notes = presets.unpublished(offered, cases)
-    notes += presets.beside_nothing(offered, cases, reproduced)
+    notes = presets.beside_nothing(offered, cases, reproduced)
     if reproduced or notes:
         sheets.insert(0, preset_sheets.reproduced(reproduced, notes))
     common.write(sheets)

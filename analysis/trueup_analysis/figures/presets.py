@@ -135,20 +135,11 @@ def pairs(
     ]
 
 
-def unpublished(presets: Mapping[str, Preset], cases: Iterable[Case]) -> list[str]:
-    """A sentence on each preset of a run whose publication has no figure to compare with."""
-    used = dict.fromkeys(_name(case) for case in cases)
-    return [
-        f"{name} is compared with nothing: {presets[name].unpublished}."
-        for name in used
-        if name in presets and presets[name].unpublished
-    ]
-
-
 def beside_nothing(
     presets: Mapping[str, Preset], cases: Iterable[Case], compared: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """A sentence on each preset of a run of which no record stands beside a published row.
+    """A sentence on each preset of a run of which no record stands beside a published row, first on
+    those whose publication has no figure.
 
     Args:
         presets: by name.
@@ -158,12 +149,17 @@ def beside_nothing(
     outcomes: dict[str, list[str]] = {}
     for case in cases:
         outcomes.setdefault(_name(case), []).append(case.outcome)
-    rows = {row["preset"] for row in compared}
+    lacking = (outcomes.keys() & presets.keys()) - {row["preset"] for row in compared}
+    names = [name for name in outcomes if name in lacking]
+    names.sort(key=lambda name: not presets[name].unpublished)
+    reasons = {
+        name: f"{held.count('ok')} of its {len(held)} record(s) are ok, and no published row has"
+        " their nodes, cores or GPUs, and settings"
+        for name, held in outcomes.items()
+    }
     return [
-        f"{name} is compared with nothing: {found.count('ok')} of its {len(found)} record(s) are"
-        " ok, and no published row has their nodes, cores or GPUs, and settings."
-        for name, found in outcomes.items()
-        if name in presets and name not in rows and not presets[name].unpublished
+        f"{name} is compared with nothing: {presets[name].unpublished or reasons[name]}."
+        for name in names
     ]
 
 

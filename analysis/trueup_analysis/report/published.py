@@ -43,8 +43,7 @@ def reference_section(
     path = catalog / "reference_results.csv"
     offered = read_all(catalog)
     reproduced = presets.reproduced(offered, rows(path), cases)
-    notes = presets.unpublished(offered, cases)
-    notes += presets.beside_nothing(offered, cases, reproduced)
+    notes = presets.beside_nothing(offered, cases, reproduced)
     if not reproduced and not notes:
         return None
     sheets = [preset_sheets.reproduced(reproduced, notes)]

@@ -167,7 +167,7 @@ def test_sessions_beside_the_users_of_the_nodes_own_size(runner: Any) -> None:
 @pytest.mark.parametrize("name", [name for name, one in PRESETS.items() if one.unpublished])
 def test_a_preset_without_a_published_figure_is_named_beside_the_run(name: str) -> None:
     case = dataclasses.replace(of_record(training_run().records[0]), parameters=marked(name))
-    notes = figures.unpublished(PRESETS, [case, case])
+    notes = figures.beside_nothing(PRESETS, [case, case], [])
     assert notes == [f"{name} is compared with nothing: {PRESETS[name].unpublished}."]
     assert sheets.reproduced([], notes).notes == notes
 

@@ -121,6 +121,4 @@ def _nothing(side: Side, name: str, offered: Mapping[str, Preset]) -> str:
             f"no record of {side.name} was measured with {asked}, so none has the work of a"
             " published row: measure with `-e trueup_preset=NAME` (`trueup presets` lists them)"
         )
-    notes = presets.unpublished(offered, side.cases)
-    notes += presets.beside_nothing(offered, side.cases, [])
-    return " ".join(notes).rstrip(".")
+    return " ".join(presets.beside_nothing(offered, side.cases, [])).rstrip(".")
