@@ -125,7 +125,7 @@ class Deltas:
     ) -> tuple[float | None, str]:
         """After over before less 1, of the nodes of both runs, and the verdict: "unchanged" too
         where other nodes changed; None for a figure that the run before lacks."""
-        if not cases[0].measured:
+        if not self._changes or not cases[0].measured:
             return None, ""
         work = work_of(cases[0], (), one_machine=True)
         change = self._changes.get((work, metric, message_bytes))
