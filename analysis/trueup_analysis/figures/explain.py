@@ -28,14 +28,19 @@ _MOST_FORMS: Final = 1000
 _ALARMS: Final = (
     *(b"error", b"fatal", b"fail", b"panic", b"exception", b"nccl warn", b"critical"),
     *(b"timed out", b"unable to", b"permission denied", b"connection refused", b"unreachable"),
-    *(b"not permitted", b"no space left"),
+    *(b"not permitted", b"no space left", b"could not", b"couldn't", b"cannot", b"can't"),
+    *(b"deadline exceeded", b"is busy", b"resource busy", b"not responding", b"unhealthy"),
+    *(b"expired", b"corrupt", b"needs cleaning", b"does not appear", b"access is denied"),
 )
 # Of those the harmless ones: a count of none, and settings with such a word in their names.
 _HARMLESS: Final = re.compile(
     r"(?i)\b(?:no|0|without) (?:errors?|failures?|failed)\b"
     r"|[=:] {0,20}(?:0|no|none|n/a|false|disabled|not active|inactive)[ \r]{0,20}$"
-    r"|error_?level|on_?error|failover|async_error_handling|error[_ ]counts?\s?[=:]?\s?0\b"
-    r"|\b(?:errors|panic)=[\w-]{1,20}|lib[\w-]{0,20}error|_errors\.txt"
+    r"|error_?level|\b(?:quit|stop|abort)?on_?error|failover|async_error_handling"
+    r"|error[_ ]counts?\s?[=:]?\s?0\b"
+    r"|\b(?:errors|panic)=[\w-]{1,20}|\blib[\w-]{0,20}error|_errors\.txt"
+    r"|nccl info .{0,60}could not|can't (?:assign|claim|access extended)|cannot access peer"
+    r"|cannot (?:perform autotuning|run avx)"
     r"|traceback \(most recent call last\)|during handling of the above exception"
     r"|all links are inactive"
 )

@@ -48,7 +48,14 @@ _CODES = {
         ),
         ("NVRM: Xid (", "XidCriticalError: Xid="),
     ),
-    "sxid": (re.compile(r"SXid \(PCI:[^()]{1,60}\): 0{0,9}([0-9]{1,6}), "), ("SXid (PCI:",)),
+    "sxid": (
+        # The second form is that of fabric manager's own log.
+        re.compile(
+            r"(?:SXid \(PCI:[^()]{1,60}\): |detected NVSwitch (?:non-)?fatal error )"
+            r"0{0,9}([0-9]{1,6})(?:, | on )"
+        ),
+        ("SXid (PCI:", "detected NVSwitch "),
+    ),
 }
 _FATAL = re.compile(r"\b(Non-?fatal|Fatal)\b")
 # So much of a line is searched, so far around the mark; and so many characters above it for the

@@ -117,6 +117,10 @@ def test_a_line_has_its_entry(name: str, line: str) -> None:
         "0 errors, no failures",
         "NVML: Unable to retrieve NVLink information as all links are inActive",
         "n1:1:2 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so",
+        "pci 0000:00:00.0: BAR 13: can't assign; no space",
+        "rank 0: device 1 cannot access peer memory of device 2",
+        "AutoTuner: Cannot perform autotuning of this shape",
+        '"quitOnError": 1,',
     ],
 )
 def test_a_healthy_line_has_none(line: str) -> None:
@@ -141,6 +145,9 @@ def test_a_healthy_line_has_none(line: str) -> None:
         "[n1:00192] Read -1, expected 10024, errno = 3",
         'level=debug msg="At least one mode change pending"',
         "debug1: connect to address 10.0.0.4 port 22: Connection timed out",
+        "[ERROR:00000005]   Import group policy Status key failed (Access is denied.)",
+        "discovery: ENDPOINT_NOT_FOUND for /v2/models",
+        "form.js: INVALID_FORM",
     ],
 )
 def test_a_line_beside_an_entry_has_none(line: str) -> None:
@@ -153,6 +160,7 @@ def test_an_unknown_code_and_an_unknown_error_are_named() -> None:
         ("xid_999", "warn")
     ]
     assert (item.unknown, item.unknown_lines) == ({"foo error 1": 2}, 2)
+    assert explained("foo: UnexpectedAdmissionError\nfoo: ConnectionError\n").unknown_lines == 2
     assert explained("foo: the request timed out\nfoo: unable to start\n").unknown_lines == 2
 
 
