@@ -85,14 +85,6 @@ def chunks_without_end(connection: socket.socket) -> None:
     _flood(connection, OK + b"Transfer-Encoding: chunked\r\n\r\n", chunk)
 
 
-def headers_without_end(connection: socket.socket) -> None:
-    _flood(connection, OK, b"X-One: 1\r\n")
-
-
-def error_without_end(connection: socket.socket) -> None:
-    _flood(connection, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"<script " * 8192)
-
-
 def compressed_without_end(connection: socket.socket) -> None:
     # 1 GiB of blanks in about 1 MB.
     packed = gzip.compress(b" " * 2**24) * 64

@@ -35,10 +35,6 @@ _SIZES, _RECIPES, _OTHERWISE, _BYTES, _REPEATED = (
     *("catalog sizes", "catalog recipes", "otherwise", "base64 of bytes below", "repeated"),
 )
 _LONG_JSON = 4000
-_FIELDS = (
-    *("options", "secrets", "node", "host", "found", "hostvars", "hosts", "groups", "variables"),
-    "python",
-)
 
 
 def role_folder(module: str) -> str:

@@ -26,7 +26,6 @@ SYSTEMS = {
     "almalinux-9": new_machine.os_release("almalinux-9.6"),
 }
 SYSTEMS["azurelinux-3"] = SYSTEMS.pop("azurelinux-3.0")
-FAMILIES = yaml.safe_load((ROOT / "playbooks" / "group_vars" / "all.yml").read_text())
 # Families with InfiniBand: without GPUs, and with eight.
 HPC = ("hbv2", "hbv3", "hbv4", "hbv5", "hx", "hc")
 ND = ("ndv4", "ndm_a100_v4", "nd_h100_v5", "nd_h200_v5")
@@ -41,12 +40,6 @@ RDMA: dict[str, Any] = {
 }
 # What module `program_facts` says of an interpreter that has all that an environment needs.
 PYTHON = {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": [], "headers": True}
-
-
-def families_of(role: str) -> list[str]:
-    """The families whose nodes get a role."""
-    rows = FAMILIES["trueup_families"]
-    return [family for row in rows if role in row["roles"] for family in row["families"]]
 
 
 def size_of(family: str) -> str:

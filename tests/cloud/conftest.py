@@ -26,12 +26,6 @@ IMAGE = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
 CONTAINERS = {"stream_threads": 2, "stream_repeats": 3, "trueup_health_fatal": False}
 # No preset as a whole fits them.
 HERE = {**CONTAINERS, "trueup_preset": ""}
-# What a node of a size with a recorded machine is read from, which no container can measure up to.
-RECORDED = {
-    "trueup_sysfs_root": "/srv/machine/sys",
-    "trueup_procfs_root": "/srv/machine/proc",
-    "trueup_health_benchmarks": [],
-}
 SMALL = {"size": "Standard_D4d_v5", "count": 2}
 # All that a test of a recipe as it is shipped gives beside owner, ssh_from and CONTAINERS, and why.
 # Secrets of the environment are dummies.

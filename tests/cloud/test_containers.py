@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,8 +28,6 @@ write_files:
 runcmd:
   - echo once >> /ran
 """
-# A busy machine boots late; what is wrong is found long before.
-PATIENCE_SECONDS = 120
 ALONE = "/etc/ssh/ssh_host_ed25519_key.pub"
 
 
@@ -206,13 +203,6 @@ def test_the_cloud_is_called_over_trusted_tls_by_whoever_has_a_way_out(site) -> 
     assert "HTTP Error 401" in by_python.stderr
     # No way out of its subnet.
     assert site.inside(site.two, *curl, url, check=False).returncode == 28
-
-
-def until(holds) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.5)
 
 
 @pytest.mark.parametrize(

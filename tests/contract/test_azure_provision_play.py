@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import yaml
 from emulated_cloud import Cloud, profile, serving
-from helpers import ROOT, TOGETHER
+from helpers import ROOT, TOGETHER, parametrized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,24 +205,7 @@ def test_an_api_key_is_made_for_the_run_and_in_no_file_but_its_own(controller: C
     assert sum(key in text for text in texts) == 1
 
 
-@pytest.mark.parametrize(
-    ("fault", "parts"),
-    [
-        (
-            {"kind": "rights", "action": "write", "times": 0},
-            ["AuthorizationFailed", "role Contributor", "(request "],
-        ),
-        ({"kind": "subscription", "times": 0}, ["SubscriptionNotFound", "(request "]),
-        (
-            {"kind": "allocation", "size": "HB120", "times": 0},
-            ["AllocationFailed", "name other places in elsewhere", "(request ", "was removed"],
-        ),
-        (
-            {"kind": "plan"},
-            ["MarketplacePurchaseEligibilityFailed", "az vm image terms accept"],
-        ),
-    ],
-)
+@parametrized(("fault", "parts"))
 def test_a_fault_is_one_sentence_and_a_status(
     controller: Controller, fault: dict[str, object], parts: list[str]
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import plays
-import pytest
+from helpers import parametrized
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -23,13 +23,7 @@ def commit(folder: Path) -> str:
     return head.stdout.strip()
 
 
-@pytest.mark.parametrize(
-    ("commands", "status", "kept"),
-    [
-        ([["false"], ["cp", "file", "made"]], 2, False),
-        ([["true"], ["cp", "file", "made"]], 0, True),
-    ],
-)
+@parametrized(("commands", "status", "kept"))
 def test_a_build_has_its_name_when_it_is_done(
     tmp_path: Path, commands: list[list[str]], status: int, kept: bool
 ) -> None:

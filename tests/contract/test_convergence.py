@@ -4,7 +4,6 @@ them under the plan's ``is_converged``."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import yaml
 from helpers import ROLES, role_files
 from trueup_controller.plan_loader import room_of
 
-ROOT = Path(__file__).resolve().parents[2]
 # What changes nothing, or what a plan's own facts decide.
 _STEPS = {"import_tasks", "include_tasks", "include_role", "assert", "trueup_plan", "set_stats"}
 # By role, the modules of its steps that change or report something, as ``convergence`` queries

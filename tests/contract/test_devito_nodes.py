@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ansible.module_utils.trueup_node.benchmarks.devito import case
 from ansible.module_utils.trueup_node.run.bench import argument_spec
+from helpers import parametrized
 
 ROOT = Path(__file__).parents[2]
 RUN = "20261120T091300Z-7c1e"
@@ -165,16 +166,7 @@ def test_a_sweep_and_what_is_measured_again(sweep: Sweep) -> None:
     assert (status, brief(calls)) == (0, [("n1", 2, [])]), sweep.said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given", "status", "lead", "absent"),
-    [
-        # Found unwell before: nothing is benchmarked on it, from another node neither.
-        ([], {"sick": "n1"}, 2, "n2", ["n1"]),
-        ([], {"sick": "n2"}, 2, "n1", ["n2"]),
-        ([], {"skipped": "n1"}, 2, "n2", ["n1"]),
-        (["--limit", "n2,n3"], {}, 2, "n2", ["n1"]),
-    ],
-)
+@parametrized(("arguments", "given", "status", "lead", "absent"))
 def test_nodes_that_take_no_part_are_not_measured_on(
     sweep: Sweep,
     arguments: list[str],

@@ -15,7 +15,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parent.parent.parent
 TOKEN = "4711-is-the-token-of-the-test"
 # It keeps how it was called; without a token that it can read it refuses the gated model.
 STAND_IN = """#!/bin/sh

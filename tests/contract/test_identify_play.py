@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plays
@@ -13,8 +12,6 @@ from metadata_server import document, send, serving
 
 if TYPE_CHECKING:
     from metadata_server import Behaviour
-
-ROOT = Path(__file__).parents[2]
 
 
 # By node: how its metadata service answers, and what else is given.

@@ -11,6 +11,7 @@ from typing import Any
 
 import plays
 import pytest
+from helpers import parametrized
 
 ROOT = Path(__file__).parent.parent.parent
 BUILD = """
@@ -140,13 +141,7 @@ LISTED = {
 
 
 @pytest.mark.parametrize("listed", LISTED)
-@pytest.mark.parametrize(
-    ("image", "lister", "builder"),
-    [
-        ("initrd.img-6.8.0-azure", "lsinitramfs", "update-initramfs"),
-        ("initramfs-6.8.0-azure.img", "lsinitrd", "dracut"),
-    ],
-)
+@parametrized(("image", "lister", "builder"))
 def test_an_initramfs_is_rebuilt_where_it_holds_the_driver(
     image: str,
     lister: str,

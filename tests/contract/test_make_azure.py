@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, TOGETHER, stand_ins
+from helpers import ROOT, TOGETHER, parametrized, stand_ins
 
 RUN = "20261123T140000Z-beef"
 # In $RED: a playbook that fails, "refused" (nothing is made), or "waits" (site.yml, for Ctrl-C).
@@ -124,15 +124,7 @@ def test_a_run_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
     assert not (tmp_path / "canary").exists()
 
 
-@pytest.mark.parametrize(
-    ("red", "calls", "sentence"),
-    [
-        ("refused", ["azure-venv", "provision"], "Nothing was made on Azure."),
-        ("provision", ["azure-venv", "provision", "teardown"], ""),
-        ("site", ALL, "site.yml ended with status 3"),
-        ("teardown", ALL, "Not everything is removed, and may bill: ansible-playbook"),
-    ],
-)
+@parametrized(("red", "calls", "sentence"))
 def test_what_was_made_is_removed_whatever_fails(
     tmp_path: Path, red: str, calls: list[str], sentence: str
 ) -> None:

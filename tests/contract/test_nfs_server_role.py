@@ -7,7 +7,6 @@ from pathlib import Path
 
 import plays
 
-ROOT = Path(__file__).parent.parent.parent
 # As systemctl of a machine that has no such unit.
 SYSTEMCTL = """#!/bin/sh
 # Stand-in for tests: there is no unit.

@@ -13,7 +13,6 @@ import plays
 import pytest
 import yaml
 
-ROOT = Path(__file__).parent.parent.parent
 WHEEL = "trueup_nothing-1.0-py3-none-any.whl"
 # What the environment says of itself.
 THIS = f"1.0 {sys.version_info[0]}.{sys.version_info[1]}"

@@ -22,7 +22,6 @@ from trueup_node.node import pythons
 from trueup_node.node.pythons import Need, interpreter
 from trueup_node.plan import PlanInputs
 
-ROOT = Path(__file__).parents[2]
 VERSION = f"3.{sys.version_info.minor}"
 LEFT_OUT = {"test", "__pycache__", "site-packages", "idlelib", "turtledemo", "lib2to3"}
 

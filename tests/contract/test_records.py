@@ -16,6 +16,7 @@ import pytest
 import stream_bench
 from ansible.module_utils.trueup_node.node.topology import Topology
 from bench_modules import FakeRun
+from helpers import parametrized
 from trueup_analysis.load import load
 from trueup_node import record as records
 from trueup_records import CallbackModule
@@ -283,13 +284,7 @@ def test_a_run_that_cannot_be_named_to_make_is_stopped(tmp_path: Path) -> None:
     assert f"TRUEUP_RUN_FILE {tmp_path} could not be written: Is a directory" in said
 
 
-@pytest.mark.parametrize(
-    ("last", "said"),
-    [
-        ("OSError: [Errno 28] No space left on device", " `df -h` and `df -i` there show"),
-        ("ModuleNotFoundError: No module named 'zipfile'", ""),
-    ],
-)
+@parametrized(("last", "said"))
 def test_a_module_without_an_answer_is_told_in_a_sentence(
     tmp_path: Path, last: str, said: str
 ) -> None:

@@ -14,6 +14,7 @@ import config_files
 import plays
 import pytest
 import yaml
+from helpers import parametrized
 
 ROOT = Path(__file__).parent.parent.parent
 ROLE = ROOT / "roles" / "slurm"
@@ -95,14 +96,7 @@ def test_hosts_are_found_by_what_they_call_themselves_not_by_the_inventorys_name
     assert (status == 0, lost) in ((True, set()), (False, {called}))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        # Taken for no restriction, it would be a partition of all nodes.
-        {"slurm_partitions": [{"name": "gpu", "family": ["ndv4"]}]},
-        {"slurm_topology": [{"name": "s1", "hosts": ["n1"]}]},
-    ],
-)
+@parametrized("given")
 def test_a_misspelt_part_of_a_partition_or_switch_is_refused(
     tmp_path: Path, given: dict[str, Any]
 ) -> None:
@@ -133,11 +127,7 @@ def stand_ins(folder: Path, **programs: str) -> str:
     return f"{folder}:/usr/bin:/bin"
 
 
-@pytest.mark.parametrize(
-    ("free", "status"),
-    # What a file system keeps back for root is no room for a job's user.
-    [("4096", 0), ("0", 1), ("-12", 1)],
-)
+@parametrized(("free", "status"))
 def test_a_scratch_that_only_root_can_write_to_is_full(
     cluster: dict[str, dict[str, str]], tmp_path: Path, free: str, status: int
 ) -> None:
@@ -156,19 +146,7 @@ def test_a_scratch_that_only_root_can_write_to_is_full(
     assert ("cannot be written to" in done.stdout) == bool(status)
 
 
-@pytest.mark.parametrize(
-    ("hook", "reason"),
-    [
-        ("echo no; exit 3", "reason=trueup: 10-one: no"),
-        ("exit 3", "reason=trueup: 10-one: exit status 3"),
-        ("exec sleep 600", "reason=trueup: 10-one: no answer within 5 s"),
-        # One that ignores the first signal is killed.
-        (
-            "trap '' TERM; echo begun; sleep 8; sleep 600",
-            "reason=trueup: 10-one: no answer within 5 s",
-        ),
-    ],
-)
+@parametrized(("hook", "reason"))
 def test_a_hook_that_fails_drains_the_node_with_its_last_line(
     cluster: dict[str, dict[str, str]], tmp_path: Path, hook: str, reason: str
 ) -> None:

@@ -13,7 +13,6 @@ import yaml
 from helpers import ROLES, role_files
 from test_family_plays import LISTS, node_of
 
-ROOT = Path(__file__).parents[2]
 # Of the family, and two that are measured.
 MINE = ["rdma", "stream", "devito"]
 STEPS = ("install", "configure", "verify")

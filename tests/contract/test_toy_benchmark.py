@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import forked
 import pytest
+from helpers import parametrized
 from plays import warm
 
 if TYPE_CHECKING:
@@ -121,14 +122,7 @@ def test_it_is_configured_by_its_declaration(copy: Copy) -> None:
     assert "Time limit of the case in seconds: 1 or more." in " ".join(page.split())
 
 
-@pytest.mark.parametrize(
-    ("variables", "why"),
-    [
-        ({"toy_mib": 0}, "toy_mib is 0: it must be 1 or more"),
-        ({"toy_mb": 8}, "toy_mb: the role toy has no such variable; did you mean toy_mib?"),
-        ({"toy_mib": "many"}, "toy_mib"),
-    ],
-)
+@parametrized(("variables", "why"))
 def test_what_is_wrong_is_refused_in_preflight(
     copy: Copy, variables: dict[str, Any], why: str
 ) -> None:

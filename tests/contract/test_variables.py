@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import plays
-import pytest
 import yaml
+from helpers import parametrized
 from trueup_controller.settings import INTERNAL, OPTIONS, PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -55,13 +55,7 @@ def test_the_plays_have_the_declared_defaults() -> None:
     assert set(ALL) - set(DECLARED) <= set(INTERNAL)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"trueup_health_fata": False}, "did you mean trueup_health_fatal?"),
-        ({"trueup_benchmarks": "nccl"}, '{"trueup_benchmarks": ["nccl"]}'),
-    ],
-)
+@parametrized(("given", "said"))
 def test_a_run_refuses_it_before_a_node_is_asked(
     tmp_path: Path, given: dict[str, Any], said: str
 ) -> None:

@@ -268,13 +268,6 @@ def recordings() -> list[Recording]:
 Damage = Callable[[Recording, random.Random], str]
 
 
-def _at(found: Sequence[re.Match[str]], text: str, chance: random.Random, new: str) -> str:
-    if not found:
-        return text
-    one = chance.choice(found)
-    return f"{text[: one.start()]}{new}{text[one.end() :]}"
-
-
 def _in_line(pattern: re.Pattern[str], new: Callable[[str, random.Random], str]) -> Damage:
     """A match of the pattern, in a line that has one, replaced."""
 

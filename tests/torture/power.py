@@ -47,7 +47,6 @@ _BOOT_SECONDS = 180
 _APART_GIB, _MEMORY_MIB = 4, 320
 # Nodes of one run. One of them keeps its power.
 SIDE_BY_SIDE = 5
-_NO_LOSS = 0.2
 
 
 @dataclass(frozen=True)

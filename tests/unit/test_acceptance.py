@@ -210,15 +210,7 @@ def of_steps(**done: Any) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize(
-    ("done", "outcome", "said"),
-    [
-        ({"refused": "this node is at work", "steps": []}, "not measured", "this node is at work"),
-        ({"steps": [ended(["cp"], status=1)]}, "failed", "step 1, cp: cp ended with exit"),
-        ({"steps": [ended(["cp"], status=None)]}, "not measured", "step 1, cp: cp ended"),
-        ({"restored": [ended(["mv"], status=1)]}, "failed", "not put back, do it by hand: mv: mv"),
-    ],
-)
+@parametrized(("done", "outcome", "said"))
 def test_what_came_of_steps(done: dict[str, Any], outcome: str, said: str) -> None:
     found = of_steps(**done)
     assert found["outcome"] == outcome
@@ -334,10 +326,7 @@ def test_a_run_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> Non
     assert acceptance.history(str(tmp_path), "a", BOOTED) == acceptance.History([], None, False)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"metrics": "no list"}, {"metrics": ["busbw"]}, {"parameters": None}, {"nodes": "a"}],
-)
+@parametrized("change")
 def test_a_record_of_another_shape_is_left_out(tmp_path: Path, change: dict[str, Any]) -> None:
     a_run(tmp_path, 1, BEGUN)
     record = {**RECORDS["stream"], "nodes": ["a"], **change}

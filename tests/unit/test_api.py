@@ -53,17 +53,7 @@ def _number(text: str) -> float | str:
         return text.removeprefix("'")
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "options", "arguments"),
-    [
-        ("cost", "results", ["--region", "eastus2"], {"region": "eastus2"}),
-        ("cost", "results", ["--price", "3.60", "--size", "Standard_HB120rs_v3"],
-         {"price": 3.6, "size": "Standard_HB120rs_v3"}),
-        ("scaling", "scaling", ["--over", "cores"], {"over": "cores"}),
-        ("health", "results", ["--passes"], {}),
-        ("compare", "results", ["before", "last"], {}),
-    ],
-)  # fmt: skip
+@parametrized(("name", "source", "options", "arguments"))
 def test_a_table_is_that_of_the_command(
     call_trueup: Any,
     monkeypatch: pytest.MonkeyPatch,

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from helpers import said
+from helpers import parametrized, said
 from provisioning import RUN, known, made
 from test_rest import Opened
 from trueup_controller.azure import deployment as azure
@@ -69,11 +69,6 @@ class Azure:
         return azure.Deployment(self.manager(), made(**given), known(), RUN, lambda _: None)
 
 
-def operations(*rows: dict[str, Any]) -> list[Any]:
-    fine = {"properties": {"provisioningState": "Succeeded", "statusMessage": None}}
-    return [(200, {"value": [fine, *rows]})]
-
-
 FAILED = (
     200,
     {"status": "Failed", "error": {"code": "DeploymentFailed", "message": "See."}},
@@ -84,14 +79,7 @@ FAILED = (
 # ---- the group ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("group", "text"),
-    [
-        ({"location": "southcentralus"}, "is nobody's of trueup"),
-        ({"location": "southcentralus", "tags": {"run": "other"}}, "is of the run other"),
-        ({"location": "eastus", "tags": {"run": RUN}}, "of this run is in eastus"),
-    ],
-)
+@parametrized(("group", "text"))
 def test_a_group_that_is_not_the_runs_is_refused(group: dict[str, Any], text: str) -> None:
     cloud = Azure(GET_group=[(200, group)])
     assert text in said(cloud.deployment().make_group, BadInput)

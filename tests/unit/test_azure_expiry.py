@@ -160,10 +160,7 @@ def test_at_its_time_sets_and_vms_are_deleted_and_then_the_group(azure: Any) -> 
     assert f"run {RUN} has expired: 3 resources of it, 0 others\n" in said
 
 
-@pytest.mark.parametrize(
-    ("tag", "deleted"),
-    [("2026-11-23T18:01Z", False), ("2026-11-24 09:00", False), ("2026-11-23T17:00Z", True)],
-)
+@parametrized(("tag", "deleted"))
 def test_a_run_is_extended_or_shortened_by_its_groups_tag(
     azure: Any, tag: str, deleted: bool
 ) -> None:
@@ -299,10 +296,7 @@ def test_a_group_that_others_use_is_kept_and_the_login_node_goes_last(
     assert (azure.run()[0], azure.deleted) == (0, [LOGIN])
 
 
-@pytest.mark.parametrize(
-    "tags",
-    [None, {}, {"run": "20261123T100000Z-0000", "expires": "2026-11-29T00:00Z"}, {"run": RUN[:-1]}],
-)
+@parametrized("tags")
 def test_a_group_that_is_not_the_runs_is_never_deleted(azure: Any, tags: Any) -> None:
     azure.tags = tags
     assert (azure.run()[0], azure.deleted) == (0, [NODES, NODE])

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from provisioning import RUN, known
 from test_azure_teardown import (
     GROUP,
@@ -56,10 +57,7 @@ def test_what_has_expired_is_warned_of_with_its_price(azure: Emulated) -> None:
     assert "trueup azure leftovers --delete" in advice
 
 
-@pytest.mark.parametrize(
-    ("expires", "runs"),
-    [("2026-11-22T18:00Z", [OTHER_RUN, RUN]), ("2026-11-24T18:00Z", [RUN, OTHER_RUN])],
-)
+@parametrized(("expires", "runs"))
 def test_the_longest_expired_comes_first(azure: Emulated, expires: str, runs: list[str]) -> None:
     second_run(azure, expires)
     assert [one.run for one in found_in(azure)] == runs

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
-from helpers import said
+from helpers import parametrized, said
 from provisioning import NOW, RECIPES, RUN, known, made, recipe
 from trueup_controller.azure import cost, parameters, provision, run_state
 from trueup_controller.azure.deployment import Change
@@ -209,14 +209,7 @@ def test_each_recipe_is_made_and_again_nothing_changes(controller: Controller, n
     assert [one for one in controller.work_on(found).changes().changes if one.counts] == []
 
 
-@pytest.mark.parametrize(
-    ("dumb", "unmet", "why"),
-    [
-        ({"nfs": "no answer by ssh: timed out"}, "", "no answer by ssh: timed out"),
-        ({"nfs": "cloud-init failed: status 1"}, "/dev/sdc holds ext4", "/dev/sdc holds ext4"),
-        ({}, "no data disk of LUN 2", "no data disk of LUN 2"),
-    ],
-)
+@parametrized(("dumb", "unmet", "why"))
 def test_an_nfs_server_without_its_disks_is_said(
     controller: Controller, dumb: dict[str, str], unmet: str, why: str
 ) -> None:

@@ -265,14 +265,7 @@ def test_what_is_no_runs_id_is_refused_before_azure_is_asked(azure: Emulated, ru
     assert azure.asked == []
 
 
-@pytest.mark.parametrize(
-    ("fault", "told"),
-    [
-        (refusal(409, "DeploymentCannotBeCancelled"), False),
-        (refusal(404, "DeploymentNotFound"), False),
-        (refusal(403, "AuthorizationFailed"), True),
-    ],
-)
+@parametrized(("fault", "told"))
 def test_a_deployment_that_is_not_cancelled_keeps_nothing_from_its_end(
     azure: Emulated, fault: Any, told: bool
 ) -> None:

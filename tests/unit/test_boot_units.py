@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
+from helpers import parametrized
 from trueup_controller import known_faults
 from trueup_node.cases import Case, Figure
 from trueup_node.health import faults
@@ -42,23 +42,7 @@ def test_a_recorded_node_misses_what_was_taken_from_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        unit("munge.service"),
-        # Not set to start; not installed; being started; left out by its condition.
-        unit("autofs.service", ActiveState="inactive", UnitFileState="disabled"),
-        unit("autofs.service", ActiveState="inactive", LoadState="not-found"),
-        unit("slurmd.service", ActiveState="activating", SubState="start"),
-        unit("chrony.service", ActiveState="inactive", ConditionResult="no"),
-        unit("shared.mount", Where="/shared", WantedBy="remote-fs.target"),
-        # noauto, an NFS server's own mount, a snap.
-        unit("data.mount", Where="/data", ActiveState="inactive", WantedBy=""),
-        unit("proc-fs-nfsd.mount", ActiveState="inactive", WantedBy="", RequiredBy="a.service"),
-        unit("snap-x-1.mount", Where="/snap/x/1", ActiveState="inactive"),
-        "",
-    ],
-)
+@parametrized("text")
 def test_a_healthy_unit_is_no_finding(text: str) -> None:
     assert boot_units.missing(text) == []
 

@@ -10,7 +10,7 @@ from typing import Any
 import config_files
 import pytest
 from action import config_files as action
-from helpers import answer_of
+from helpers import answer_of, parametrized
 
 
 class Put:
@@ -120,10 +120,7 @@ def test_a_full_disk_replaces_nothing(
     assert (tmp_path / "a.conf").read_text() == "old\n"
 
 
-@pytest.mark.parametrize(
-    ("changed", "booted", "reloads"),
-    [("units", True, 1), ("units", False, 0), ("elsewhere", True, 0)],
-)
+@parametrized(("changed", "booted", "reloads"))
 def test_systemd_reads_a_changed_drop_in_at_once(
     put: Put,
     tmp_path: Path,

@@ -128,30 +128,7 @@ def test_a_converged_node_has_nothing_to_do(monkeypatch: pytest.MonkeyPatch, che
     ]
 
 
-@pytest.mark.parametrize(
-    ("answers", "left"),
-    [
-        ({"config_files": {"changed": True}}, ROLES),
-        ({"limits_in_force": {"differs": ["memlock is 64"]}}, ROLES),
-        ({"limits_in_force": {"services_on": ["ufw.service"]}}, ROLES),
-        ({"limits_in_force": {"failed": True, "msg": "no"}}, ROLES),
-        ({"vendor_repository": {"wrong": [{"name": "doca-ofed"}]}}, ROLES[1:]),
-        ({"vendor_repository": {"unheld": ["doca-ofed"]}}, ROLES[1:]),
-        ({"service_current": {"changed": True}}, ROLES[1:]),
-        ({"service_current": {"problem": "masked"}}, ROLES[1:]),
-        ({"service_current": {"unrecorded": True}}, ROLES[1:]),
-        ({"service_current": {"not_restarted": "the GPUs are in use"}}, ROLES[1:]),
-        (
-            {"gpu_facts": {"ansible_facts": {"trueup_gpu": {"problems": [{"message": "ECC"}]}}}},
-            ROLES[2:],
-        ),
-        ({"gpu_clocks": {"stdout": json.dumps({**CLOCKS, "problems": ["slow"]})}}, ROLES[3:]),
-        ({"gpu_clocks": {"stdout": ""}}, ROLES[3:]),
-        ({"mpirun": {"stdout": "", "msg": "no such file"}}, ROLES[4:]),
-        ({"mpirun": {"stdout": "mpirun (Open MPI) 5.0.1"}}, ROLES[4:]),
-        ({"gcc": {"changed": True}}, ROLES[6:]),
-    ],
-)
+@parametrized(("answers", "left"))
 def test_the_first_role_that_has_something_to_do_and_those_after_it_are_left(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], left: list[str]
 ) -> None:
@@ -194,14 +171,7 @@ def test_a_role_that_is_skipped_here_has_nothing_to_do(monkeypatch: pytest.Monke
     assert (result["unconverged"], on.seen) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "tags",
-    [
-        {"ansible_run_tags": ["verify"]},
-        {"ansible_skip_tags": ["install"]},
-        {"ansible_skip_tags": ["hpc_limits"]},
-    ],
-)
+@parametrized("tags")
 def test_tags_choose_what_is_run(monkeypatch: pytest.MonkeyPatch, tags: dict[str, Any]) -> None:
     on = Node()
     assert (run(monkeypatch, on, **tags)["unconverged"], on.seen) == (ROLES, [])

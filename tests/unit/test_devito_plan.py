@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import role_plans
+from helpers import parametrized
 from trueup_controller.plans.devito import plan
 from trueup_node.benchmarks.devito.case import OPTIONS, filling
 from trueup_node.options import MODULE, module_spec
@@ -63,18 +63,7 @@ def test_the_nodes_own_sweep() -> None:
     assert made.values["environment"]["requirements"][-1] == MPI
 
 
-@pytest.mark.parametrize(
-    ("cores", "gib", "shape"),
-    [
-        (1, 4, "192x192x192"),
-        (2, 24, "256x256x256"),
-        (120, 448, "992x992x992"),
-        (176, None, "1136x1136x1136"),
-        # The arrays take half of the memory.
-        (120, 8, "464x464x464"),
-        (64, 1, "208x208x208"),
-    ],
-)
+@parametrized(("cores", "gib", "shape"))
 def test_the_default_grid_fills_the_machine(cores: int, gib: int | None, shape: str) -> None:
     memory = None if gib is None else gib * 1024**3
     problem = {"model": "acoustic", "space_order": 8, "tn_ms": 200, "nbl": 10}

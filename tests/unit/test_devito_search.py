@@ -3,11 +3,9 @@ the published HBv3 times and on simulated machines of four NUMA nodes with noise
 
 from __future__ import annotations
 
-import csv
 import random
 import statistics
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +16,6 @@ from trueup_node.node.topology import Topology
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-CATALOG = Path(__file__).parents[2] / "catalog"
 # 512^3 at order 8 for 200 ms, as Devito counts it: 85 steps.
 STEPS, FLOPS, INTENSITY = 85, 583e9, 2.66
 MIB = 1024**2
@@ -69,17 +66,6 @@ def searched(
 
 def fastest(ran: Sequence[Ran]) -> Layout:
     return min(ran, key=lambda one: one.seconds).layout
-
-
-def published() -> dict[int, float]:
-    """Seconds by cores of one HBv3 node, one rank."""
-    with (CATALOG / "reference_results.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.reader(stream))
-    return {
-        int(row[4]): float(row[6])
-        for row in rows
-        if row[1].startswith("devito") and row[2].startswith("single node") and row[5] == "run_time"
-    }
 
 
 @dataclass

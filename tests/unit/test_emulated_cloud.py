@@ -324,11 +324,6 @@ def with_role(**more: Any) -> dict[str, Any]:
     return template
 
 
-def metadata(site: Site, machine: str, path: str, version: str = "2025-04-07", **query: str) -> Any:
-    reply = site.cloud.metadata(machine, "GET", path, {"api-version": version, **query})
-    return reply.document if reply.status == 200 else reply.status
-
-
 @parametrized(("more", "code"))
 def test_a_role_that_cannot_be_given_fails_the_deployment(
     site: Site, more: dict[str, Any], code: str
@@ -383,26 +378,7 @@ def test_the_versions_that_azures_packages_ask_for_are_known(package: str, names
 # ---- at the same time ---------------------------------------------------------------------------
 
 
-def running(site: Site, what: str) -> Reply:
-    """A deployment that making this holds up, until the cloud closes."""
-    site.cloud.strike({"kind": "slow", "what": what, "seconds": 60})
-    site.ask("PUT", GROUP, {"location": "southcentralus"})
-    began = site.ask("PUT", DEPLOYMENT, request(recipe()))
-    while what not in "".join(site.cloud.resources) + DEPLOYMENT:
-        site.cloud.closing.wait(0.005)
-    return began
-
-
 # ---- spoilt templates ---------------------------------------------------------------------------
-
-
-def spoilt(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    template = recipe()
-    place: Any = template
-    for word in path[:-1]:
-        place = place[word]
-    place[path[-1]] = value
-    return template
 
 
 # ---- expressions --------------------------------------------------------------------------------

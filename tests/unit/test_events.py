@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers import parametrized
 from metadata_server import COMPUTE, document, send, serving
 from trueup_node.errors import ParseError
 from trueup_node.node import events
@@ -57,32 +58,7 @@ def ending(*listed: Any, others: tuple[str, ...] = ()) -> str:
     return events.ending(events.events_of(told(*listed)), [HERE], others)
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({}, SENTENCE),
-        ({"Resources": ["other", HERE.upper()]}, SENTENCE),
-        (
-            {"EventStatus": "Started", "NotBefore": ""},
-            "Azure evicts this machine (Preempt, at once)",
-        ),
-        ({"NotBefore": 7}, "Azure evicts this machine (Preempt, at once)"),
-        (
-            {"NotBefore": "soon\x1b"},
-            "Azure evicts this machine (Preempt, not before soon)",
-        ),
-        (
-            {"EventType": "Terminate"},
-            "Azure deletes this machine (Terminate, not before 2022-08-09T17:07:32Z)",
-        ),
-        ({"EventType": "Freeze"}, ""),
-        ({"EventType": "Reboot"}, ""),
-        ({"EventType": "preempted"}, ""),
-        ({"EventStatus": "Completed"}, ""),
-        ({"Resources": []}, ""),
-        ({"Resources": ["other", f"{HERE}2"]}, ""),
-    ],
-)
+@parametrized(("changes", "sentence"))
 def test_an_event_ends_this_machine_or_not(changes: dict[str, Any], sentence: str) -> None:
     assert ending(REBOOT, {**PREEMPT, **changes}) == sentence
 

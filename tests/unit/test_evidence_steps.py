@@ -44,15 +44,7 @@ def perform(state: Path, *given: dict[str, Any], busy: Any = lambda: IDLE) -> st
     return steps.perform([change, *given], back, busy)
 
 
-@pytest.mark.parametrize(
-    ("step", "status", "said"),
-    [
-        (shell("exit 7"), 7, "sh ended with exit status 7"),
-        (a_step("sleep", "60", seconds=1), None, "time limit of 1 s"),
-        (a_step("no-such-program"), None, "cannot be started: No such file"),
-        (shell("kill -9 $$"), None, "killed by SIGKILL"),
-    ],
-)
+@parametrized(("step", "status", "said"))
 def test_a_step_that_fails_is_the_last_and_the_node_is_put_back(
     state: Path, step: dict[str, Any], status: int | None, said: str
 ) -> None:

@@ -47,14 +47,7 @@ def test_a_session_host_is_drained_before_its_roles_and_given_back() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("plans", "due"),
-    [
-        ([], False),
-        ([{}, {"changes": False}], False),
-        ([{"changes": False}, {"changes": True}], True),
-    ],
-)
+@parametrized(("plans", "due"))
 def test_a_host_is_to_be_changed_where_a_plan_says_so(
     plans: list[dict[str, Any]], due: bool
 ) -> None:
@@ -148,10 +141,7 @@ def test_an_image_of_enterprise_linux_8_is_configured_by_verification() -> None:
     assert family.node_warnings(node(**image), ["rdma"]) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "listed", "whats"),
-    [("local", False, ["nccl"]), ("ndv4", True, ["nccl"]), ("ndv2", False, ["nccl", "configure"])],
-)
+@parametrized(("name", "listed", "whats"))
 def test_a_family_without_a_list_is_named(name: str, listed: bool, whats: list[str]) -> None:
     skips = family.skips(
         [{}, {"skipped_here": [{"what": "nccl", "why": "x"}]}],
@@ -209,36 +199,7 @@ def test_a_windows_host_gets_no_compiler_and_no_benchmark_of_linux() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("node", "roles", "cluster", "said"),
-    [
-        (windows(), ["fslogix"], [], []),
-        (windows(privilege=None), [], [], []),
-        (
-            windows(privilege=None),
-            ["fslogix"],
-            [],
-            [
-                (
-                    "Configuring a Windows host (fslogix) needs an administrator, and the user of"
-                    " nv0 is none: connect as a member of the host's group Administrators"
-                    " (ansible_user)."
-                )
-            ],
-        ),
-        (
-            windows(),
-            ["fslogix", "slurm"],
-            ["slurm"],
-            [
-                (
-                    "nv0 is a Windows host, and slurm of its groups is for Linux nodes: take it"
-                    " out of these groups (trueup_cluster)."
-                )
-            ],
-        ),
-    ],
-)
+@parametrized(("node", "roles", "cluster", "said"))
 def test_what_keeps_a_windows_host_from_being_configured(
     node: dict[str, Any], roles: list[str], cluster: list[str], said: list[str]
 ) -> None:

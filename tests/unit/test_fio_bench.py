@@ -298,10 +298,7 @@ class Timed(FakeRun):
         return super().__call__(*given, **how)
 
 
-@pytest.mark.parametrize(
-    ("files_take", "outcome", "slept", "runs"),
-    [(12.0, "ok", [48.0], 2), (61.0, "failed", [], 1)],
-)
+@parametrized(("files_take", "outcome", "slept", "runs"))
 def test_measuring_begins_at_the_stated_second(
     run_module: Any,
     monkeypatch: pytest.MonkeyPatch,

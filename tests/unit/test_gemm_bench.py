@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +102,6 @@ test_bad_input_is_refused_before_anything_runs = refuses(
     ({"node": {}}, "the node shows no GPU"),
     ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
 )
-
-
-CPU = min(os.sched_getaffinity(0))
 
 
 @parametrized(("arguments", "status", "message"))

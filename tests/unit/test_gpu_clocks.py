@@ -243,13 +243,7 @@ H100 = {
 AT_WORK = {"clocks.current.graphics": "1500", "clocks_event_reasons.active": "0x0000000000000004"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"clocks_event_reasons.active": "0x0000000000000001"}, "it is idle"),
-        (AT_WORK, "its power limit slows it"),
-    ],
-)
+@parametrized(("changes", "why"))
 def test_status_says_that_a_lock_cannot_be_told(
     tmp_path: Path, changes: dict[str, str], why: str
 ) -> None:

@@ -108,10 +108,7 @@ test_bad_input_is_refused_before_anything_runs = refuses(
 )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "peers"),
-    [({"tool": "bandwidthTest"}, "none"), ({"tool": "pytorch", "program": None}, "write")],
-)
+@parametrized(("arguments", "peers"))
 def test_each_tool_gets_the_peers_that_it_can(
     run_module: Any, arguments: dict[str, Any], peers: str
 ) -> None:
@@ -234,11 +231,7 @@ def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, me
     refused(done, status, message)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("nvbandwidth Version: v0.9\\n", ""), ("", '\\n{"nvbandwidth" : {"error" : "[CUDA_ERROR]"}}')],
-    ids=["text", "json"],
-)
+@parametrized(("before", "after"), ids=["text", "json"])
 def test_wrong_data_do_not_hide_behind_an_exit_status(
     tmp_path: Path, before: str, after: str
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import parametrized
 from trueup_controller.plans.gpu_copy import _COMMIT, _FOLDERS, plan, programs
 from trueup_node.benchmarks.gpu_copy.case import OPTIONS
 from trueup_node.options import MODULE, module_spec
@@ -94,16 +95,7 @@ def test_the_first_tool_that_is_there_measures(
     assert (len(case["gpu_masks"]), case["gpu_masks"][0]) == (8, "ffffff000000")
 
 
-@pytest.mark.parametrize(
-    ("there", "privilege", "packages"),
-    [
-        ((*COMPILERS, NVCC, *BOOST), None, []),
-        ((*COMPILERS, NVCC, *BOOST), "root", []),
-        ((*COMPILERS, NVCC), "sudo", ["libboost-program-options-dev"]),
-        # libboost-dev has all headers, and no library.
-        ((*COMPILERS, NVCC, HEADER), "root", ["libboost-program-options-dev"]),
-    ],
-)
+@parametrized(("there", "privilege", "packages"))
 def test_nvbandwidth_is_built_where_there_is_no_tool(
     there: tuple[str, ...], privilege: str | None, packages: list[str]
 ) -> None:

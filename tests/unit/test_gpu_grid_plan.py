@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from role_plans import ROOT, asked, node
 from trueup_controller.plans.gpu_grid import lacks_cuda_13, plan
 from trueup_node.errors import BadInput
@@ -53,14 +54,7 @@ def test_the_address_is_the_manifests_or_the_sites() -> None:
     assert (given["url"], given["is_fetched"]) == ("file:///srv/grid.run", False)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"manifest_sha256": "0" * 64}, f"sha256 {SHA256}, expected {'0' * 64}$"),
-        ({"manifest": "/nonexistent"}, "No such file"),
-        ({"branch": "19.9"}, r"the driver manifest has no GRID 19\.9"),
-    ],
-)
+@parametrized(("options", "said"))
 def test_a_manifest_that_does_not_say_it_fails(options: dict[str, str], said: str) -> None:
     given = {**OF_MANIFEST, **options}
     with pytest.raises(BadInput, match=said):
@@ -136,16 +130,7 @@ def test_a_file_that_is_not_that_driver_pins_nothing(
         plan(asked("gpu_grid", node("nv_a10_v5"), found, url=MICROSOFT))
 
 
-@pytest.mark.parametrize(
-    ("family", "works", "wanted", "lacks"),
-    [
-        ("nv_a10_v5", None, None, "570.211.01"),
-        ("nv_a10_v5", "570.211.01", "595.58.03", "570.211.01"),
-        ("nv_a10_v5", None, "595.58.03", ""),
-        ("nv_a10_v5", "595.58.03", None, ""),
-        ("nd_h100_v5", "570.211.01", None, ""),
-    ],
-)
+@parametrized(("family", "works", "wanted", "lacks"))
 def test_cuda_13_needs_a_newer_driver_than_the_default(
     family: str, works: str | None, wanted: str | None, lacks: str
 ) -> None:

@@ -31,14 +31,7 @@ def test_ecc_counts(cells: list[str], wanted: Any) -> None:
     assert one(ecc=cells)["ecc"] == wanted
 
 
-@pytest.mark.parametrize(
-    ("cells", "wanted"),
-    [
-        (["[N/A]"] * 4, None),
-        (["1", "2", "Yes", "No"], [1, 2, True, False]),
-        (["1", "2", "0", "1"], [1, 2, False, True]),
-    ],
-)
+@parametrized(("cells", "wanted"))
 def test_row_remapping(cells: list[str], wanted: Any) -> None:
     found = one(remap=cells)["row_remap"]
     assert (found if found is None else list(found.values())) == wanted

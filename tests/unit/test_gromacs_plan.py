@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+from helpers import parametrized
 from role_plans import node as machine
 from trueup_controller.plans.gromacs import plan, programs
 from trueup_node.benchmarks.gromacs import case as gromacs
@@ -46,10 +46,7 @@ def layouts(wanted: PlanInputs) -> list[tuple[int, int]]:
     return [(case["ranks"], case["threads_per_rank"]) for case in plan(wanted).cases or []]
 
 
-@pytest.mark.parametrize(
-    ("cores", "gpus", "edge"),
-    [(2, 0, 4.0), (120, 0, 15.7), (24, 1, 13.6), (96, 8, 27.3), (0, 0, 3.2)],
-)
+@parametrized(("cores", "gpus", "edge"))
 def test_the_default_box_fills_the_node(cores: int, gpus: int, edge: float) -> None:
     assert gromacs.filling(cores, gpus) == edge
 

@@ -21,16 +21,6 @@ def values(on: dict[str, Any], found: dict[str, Any] = NOTHING, /, **options: An
     return planned.as_result()
 
 
-def variables(result: dict[str, Any]) -> dict[str, str]:
-    """Those that hpcx.sh exports."""
-    lines = [
-        line.removeprefix("export ")
-        for line in result["files"][1]["content"].splitlines()
-        if line.startswith("export ")
-    ]
-    return dict(line.split("=", 1) for line in lines)
-
-
 def test_mpirun_finds_its_libraries_where_they_were_unpacked() -> None:
     result = values(node("hbv3"))
     folder = result["folder"]

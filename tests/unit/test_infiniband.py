@@ -49,10 +49,7 @@ def test_a_faster_link_is_the_catalogs_to_mend(tmp_path: Path) -> None:
     assert "runs at 400 Gb/s, expected 200 Gb/s: correct rdma_gbps_per_nic" in problem
 
 
-@pytest.mark.parametrize(
-    ("state", "physical"),
-    [("1: DOWN", "3: Disabled"), ("2: INIT", "5: LinkUp"), ("4: ACTIVE", "2: Polling"), ("", "")],
-)
+@parametrized(("state", "physical"))
 def test_a_link_that_is_not_up(tmp_path: Path, state: str, physical: str) -> None:
     rows = changed(tmp_path, 7, state=state, phys_state=physical, rate="10 Gb/sec (4X SDR)")
     (problem,) = problems(rows, Expected(NDV4))
@@ -152,18 +149,7 @@ def test_error_counters(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "machine", "numa"),
-    [
-        ("Standard_ND96asr_v4", "nd96asr_v4", NDV4_NUMA),
-        (
-            "Standard_ND96isr_H100_v5",
-            "nd96isr_h100_v5",
-            {f"010{number}:00:00.0": int(number > 4) for number in range(1, 9)},
-        ),
-        ("Standard_HB120rs_v3", "hb120rs_v3", None),
-    ],
-)
+@parametrized(("size", "machine", "numa"))
 def test_the_catalogs_expectation_fits_the_described_machine(
     size: str, machine: str, numa: dict[str, int] | None
 ) -> None:

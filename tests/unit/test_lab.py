@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from helpers import parametrized
 from trueup_controller.lab import default_set, packages, wanted
 
@@ -24,25 +23,7 @@ def facts(name: str, version: str, family: str = "Debian") -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("system", "chosen", "expected", "left_out"),
-    [
-        (facts("Debian", "12.11"), "run", ["gcc", "make"], []),
-        (
-            facts("Debian", "12.11"),
-            "test",
-            ["chromium", "gcc", "make", "netavark", "podman"],
-            [],
-        ),
-        (facts("Ubuntu", "24.04"), "lab", ["gcc", "make", "netavark", "podman"], []),
-        (
-            facts("Ubuntu", "22.04"),
-            "lab",
-            ["gcc", "make", "podman"],
-            ["netavark is skipped on Ubuntu-22.04: CNI instead."],
-        ),
-    ],
-)
+@parametrized(("system", "chosen", "expected", "left_out"))
 def test_a_set_includes_those_before_it(
     system: dict[str, Any], chosen: str, expected: list[str], left_out: list[str]
 ) -> None:

@@ -339,10 +339,7 @@ def test_another_mpirun_has_no_variables_of_this_one(given: dict[str, Any], take
     assert Launcher.asked({**defaults, **given}, HPCX).mpi == (HPCX if taken else None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "ranks", "needs"),
-    [("local", 1, False), ("local", 2, True), ("mpirun", 1, True), ("slurm", 4, False)],
-)
+@parametrized(("kind", "ranks", "needs"))
 @pytest.mark.parametrize("user", [0, 1000])
 def test_what_mpirun_itself_needs(
     kind: str, ranks: int, needs: bool, user: int, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,6 @@ from trueup_controller import launch_nodes
 from trueup_controller.machines import compare
 from trueup_node.run.bench import Case
 
-VM = "0F0E0D0C-0B0A-4900-8807-060504030201"
 RECORDS = Path(__file__).parents[1] / "data" / "records"
 
 

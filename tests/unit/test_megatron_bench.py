@@ -17,6 +17,7 @@ import yaml
 from ansible.module_utils.trueup_node.run import launcher, lock
 from ansible.module_utils.trueup_node.run.resume import identity
 from bench_modules import FakeRun, ends_badly, goes_well, refuses
+from helpers import parametrized
 from record_schema import RECORDS
 from recorded_runs import MEGATRON_LM as LM_MODEL
 from recorded_runs import TINY_GPT
@@ -273,13 +274,7 @@ def test_mpirun_on_this_node_alone_names_no_host(run_module: Any) -> None:
     assert record["outcome"] == "ok"
 
 
-@pytest.mark.parametrize(
-    ("place", "variables"),
-    [
-        ("MPIRUN_PLACE", {"OMPI_COMM_WORLD_": ("RANK", "LOCAL_RANK", "SIZE")}),
-        ("SLURM_PLACE", {"SLURM_": ("PROCID", "LOCALID", "NTASKS")}),
-    ],
-)
+@parametrized(("place", "variables"))
 def test_a_process_learns_its_place_from_the_launcher(
     place: str, variables: dict[str, tuple[str, ...]], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from ansible.module_utils.trueup_node.errors import ParseError
 from ansible.module_utils.trueup_node.run import launcher, process
 from ansible.module_utils.trueup_node.run.resume import identity
 from bench_modules import LAUNCHED, FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
+from helpers import parametrized
 from record_schema import RECORDS
 from trueup_analysis.read import read
 from trueup_node.errors import BadInput
@@ -155,21 +156,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_table_counts(
     assert rows["busbw", 1024] == pytest.approx(0.05e9)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "contradiction"),
-    [
-        ('"nwrong":0.000000', '"nwrong":3.000000', "the JSON file of -J: "),
-        ('"type":"float"', '"type":"int32"', "(1024, 256, 'float', 'sum', -1) in the table"),
-        ('"ngpus":2', '"ngpus":4', "the JSON file of -J: "),
-        ('"hostname":"gpu-1"', '"hostname":"gpu-9"', "hosts is ('gpu-1',) in the table"),
-        ('"okay":"unchecked"', '"okay":"true"', "average_ok is None in the table and True"),
-        (
-            '"validation":1',
-            '"validation":0',
-            "out_of_bounds is 0 in the table and None in the file",
-        ),
-    ],
-)
+@parametrized(("old", "new", "contradiction"))
 def test_a_file_that_contradicts_the_table_fails_the_case(
     run_module: Any, tmp_path: Path, old: str, new: str, contradiction: str
 ) -> None:

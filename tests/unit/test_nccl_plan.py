@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from role_plans import asked, catalog, node
 from trueup_controller.plans.nccl import asks, plan
 from trueup_controller.plans.nccl_setup import KINDS, topology_used
@@ -76,16 +77,7 @@ def exported(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
 
 
-@pytest.mark.parametrize(
-    ("family", "code", "plugin"),
-    [
-        ("hbv3", None, True),
-        ("ndv4", 80, True),
-        ("nd_h100_v5", 90, True),
-        ("nc_a100_v4", 80, False),
-        ("nv_a10_v5", 86, False),
-    ],
-)
+@parametrized(("family", "code", "plugin"))
 def test_what_is_built_for_each_family(family: str, code: int | None, plugin: bool) -> None:
     given = {"node": {"mpi": hpcx()}}
     tests, *others = asks(of(family, **given))["nccl_facts"]["builds"]
@@ -111,14 +103,7 @@ def test_the_topology_file_is_that_of_the_catalog(layouts: dict[str, Layout]) ->
     assert files[NDV4_LINK] == {"path": NDV4_LINK, "state": "link", "target": NDV4_FILE}
 
 
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
-        ("by_context", [True, False, True, True]),
-        ("always", [True, True, True, True]),
-        ("never", [False, False, False, False]),
-    ],
-)
+@parametrized(("choice", "expected"))
 def test_whether_the_file_is_used(
     layouts: dict[str, Layout], choice: str, expected: list[bool]
 ) -> None:
@@ -131,17 +116,6 @@ def test_whether_the_file_is_used(
 def test_the_catalogs_reason_is_told(layouts: dict[str, Layout]) -> None:
     told = values(of("ndv4"))["topology"]
     assert (told["reason"], told["file"]) == (layouts["ndv4"].why, NDV4_FILE)
-
-
-SETTINGS = [
-    {"name": "NCCL_A", "value": "1", "in": ["conf", "multi_node"]},
-    {"name": "NCCL_B", "value": "1", "for": ["ndv5"]},
-    {"name": "UCX_C", "value": "1"},
-    {"name": "NCCL_D", "value": "1", "rdma": True},
-    {"name": "NCCL_E", "value": "1", "kinds": ["collective_test"]},
-    {"name": "NCCL_E", "value": "2", "kinds": ["training"]},
-    {"name": "NCCL_A", "value": "2"},
-]
 
 
 def good_topology(layout: Layout) -> dict[str, Any]:
@@ -157,24 +131,7 @@ def test_nothing_is_wrong_in_the_end(layouts: dict[str, Layout]) -> None:
     assert values(of("hbv3", found=state()))["wrong"] == []
 
 
-@pytest.mark.parametrize(
-    ("given", "changes", "said"),
-    [
-        ({}, {"libraries": []}, "library is missing, expected 2.30.4; run this role again"),
-        ({}, {"libraries": ["2.28", "2.30.4"]}, "library is 2.28, 2.30.4, expected 2.30.4"),
-        (
-            {"node": IMAGE},
-            {},
-            "expected 2.29.1; set nccl_from_image=replace to install over the image",
-        ),
-        ({}, {"outdated": ["nccl-tests"]}, "not built: /opt/nccl-tests/build; run"),
-        (
-            {"node": IMAGE},
-            {"libraries": ["2.29.1"], "unbuilt": ["nccl-tests"]},
-            "not built: /opt/nccl-tests/build; set nccl_from_image",
-        ),
-    ],
-)
+@parametrized(("given", "changes", "said"))
 def test_what_is_wrong_in_the_end(
     layouts: dict[str, Layout], given: dict[str, Any], changes: dict[str, Any], said: str
 ) -> None:
@@ -244,10 +201,6 @@ def test_a_size_with_a_graph_file_is_given_both(layouts: dict[str, Layout]) -> N
         f"nccl: {folder}/ncv4-graph.xml is missing",
         f"nccl: {folder}/ncv4/graph.xml leads to nowhere, expected {folder}/ncv4-graph.xml",
     ]
-
-
-def case(family: str, **given: Any) -> dict[str, Any]:
-    return (plan(of(family, **given)).cases or [])[0]
 
 
 def test_it_is_measured_where_there_is_a_floor_for_it(layouts: dict[str, Layout]) -> None:

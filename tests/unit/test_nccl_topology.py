@@ -87,13 +87,7 @@ def test_the_file_is_the_one_of_azures_images(name: str) -> None:
     assert found(text, name) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "counts", "speed"),
-    [
-        ("ndv4", {"0x060400": 4, "0x030200": 8, "0x020700": 8}, "16 GT/s"),
-        ("ndv5", {"0x060400": 8, "0x030200": 8, "0x020700": 8}, "32.0 GT/s PCIe"),
-    ],
-)
+@parametrized(("name", "counts", "speed"))
 def test_the_file_has_the_structure_of_the_facts(
     name: str, counts: dict[str, int], speed: str
 ) -> None:

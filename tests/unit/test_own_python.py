@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from helpers import parametrized
 from trueup_node.node import own_python
 
 
-@pytest.mark.parametrize(
-    ("find_links", "no_index", "told"),
-    [
-        ("", False, []),
-        ("/srv/wheels", False, ["--find-links=/srv/wheels"]),
-        ("/srv/wheels", True, ["--no-index", "--find-links=/srv/wheels"]),
-    ],
-)
+@parametrized(("find_links", "no_index", "told"))
 def test_where_pip_takes_packages_from(find_links: str, no_index: bool, told: list[str]) -> None:
     assert own_python.pip_source(find_links, no_index) == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers import parametrized
 from trueup_node.errors import BadInput, ParseError
 from trueup_node.node import packages
 
@@ -84,20 +85,7 @@ def test_the_repository_as_dnf_reads_it() -> None:
 URL = "https://example.invalid/cuda/ubuntu2404/x86_64/"
 
 
-@pytest.mark.parametrize(
-    ("text", "signer"),
-    [
-        (f"deb [signed-by=/usr/share/keyrings/cuda.gpg] {URL} /", "/usr/share/keyrings/cuda.gpg"),
-        (f"deb [arch=amd64 signed-by=/k.asc] {URL.rstrip('/')} /", "/k.asc"),
-        (f"deb {URL} /", ""),
-        (f"# deb [signed-by=/k.asc] {URL} /", None),
-        (f"deb [signed-by=/k.asc] {URL}other /", None),
-        (f"Types: deb\nURIs: {URL}\nSuites: /\nSigned-By: /k.gpg\n", "/k.gpg"),
-        (f"Types: deb\nURIs: https://other.invalid/ {URL}\nSuites: /\n", ""),
-        (f"Types: deb\nURIs: https://o.invalid/\n\nURIs: {URL}\nSigned-By: /b.gpg\n", "/b.gpg"),
-        ("", None),
-    ],
-)
+@parametrized(("text", "signer"))
 def test_who_signs_a_repository_by_apts_sources(text: str, signer: str | None) -> None:
     assert packages.signer_of(text, URL) == signer
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from action import trueup_plan
 from ansible.errors import AnsibleActionFail
-from helpers import ROLES, role_files
+from helpers import ROLES, parametrized, role_files
 from role_plans import RDMA as FOUND
 from role_plans import node
 
@@ -39,20 +39,7 @@ def first_line(result: dict[str, Any]) -> str:
     return str(result["files"][0]["content"].splitlines()[0])
 
 
-@pytest.mark.parametrize(
-    ("variables", "python"),
-    [
-        ({"ansible_python_interpreter": "/opt/python3.11"}, "/opt/python3.11"),
-        (
-            {
-                "ansible_python_interpreter": "auto_silent",
-                "ansible_facts": {"discovered_interpreter_python": "/usr/bin/python3.9"},
-            },
-            "/usr/bin/python3.9",
-        ),
-        ({}, "/usr/bin/python3"),
-    ],
-)
+@parametrized(("variables", "python"))
 def test_a_plan_is_told_the_python_that_ansible_uses(
     variables: dict[str, Any], python: str
 ) -> None:
@@ -166,10 +153,7 @@ def test_a_node_is_not_asked_by_an_ansible_that_is_refused(
     assert seen == []
 
 
-@pytest.mark.parametrize(
-    ("role", "folder"),
-    [("nx_desktop", "roles/desktops"), ("eessi", "roles/sites"), ("hpl", "roles")],
-)
+@parametrized(("role", "folder"))
 def test_a_strange_variable_is_refused_with_the_file_that_lists_the_roles(
     role: str, folder: str
 ) -> None:

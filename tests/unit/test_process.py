@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from helpers import parametrized
 from trueup_node.run import process
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ def test_inherited_variables_that_steer_a_benchmark_are_left_out(
     }
 
 
-@pytest.mark.parametrize(
-    ("script", "how"),
-    [("kill -9 $$", "was killed by SIGKILL"), ("exit 137", "was killed by SIGKILL")],
-)
+@parametrized(("script", "how"))
 def test_a_killed_run_says_so(script: str, how: str) -> None:
     assert how in str(run(script, "killed").failure(30))
 
@@ -183,11 +181,7 @@ def test_a_signal_to_the_module_ends_all_that_it_started(
     assert (told.read_text(), leftovers("orphan")) == ("orphaned", [])
 
 
-@pytest.mark.parametrize(
-    ("started", "count"),
-    [("exec sleep 600", 1), ("setsid sh -c 'setsid sleep 600 & sleep 600' & sleep 600", 4)],
-    ids=["alone", "sessions"],
-)
+@parametrized(("started", "count"), ids=["alone", "sessions"])
 def test_the_benchmark_dies_with_a_module_that_is_killed(
     tmp_path: Path, started: str, count: int
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from provisioning import DATA, NOW, known, made
 from trueup_analysis.figures import azure
 from trueup_controller.azure import availability, cost, parameters
@@ -53,13 +54,7 @@ def test_every_vm_is_priced_and_everything_else_is_counted() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("storage", "line"),
-    [
-        ({"kind": "anf", "tib": 4}, "Azure NetApp Files (Premium, 4 TiB)"),
-        ({"kind": "amlfs", "tib": 8}, "Managed Lustre (AMLFS-Durable-Premium-250, 8 TiB)"),
-    ],
-)
+@parametrized(("storage", "line"))
 def test_storage_services_bill_though_nodes_are_stopped(storage: dict[str, Any], line: str) -> None:
     assert line in [one.what for one in costs(made(storage=storage)).stopped]
 
@@ -76,16 +71,7 @@ def test_reserved_capacity_bills_while_its_nodes_are_stopped() -> None:
     assert costs(made({"reservation": group})).lines[0].stopped is True
 
 
-@pytest.mark.parametrize(
-    ("own", "given", "refused"),
-    [
-        (None, None, None),
-        (12.25, None, None),
-        (12.24, None, "12.24"),
-        (1.0, 20.0, None),
-        (20.0, 12.0, "12"),
-    ],
-)
+@parametrized(("own", "given", "refused"))
 def test_what_costs_more_than_the_limit_is_refused(
     own: float | None, given: float | None, refused: str | None
 ) -> None:
@@ -187,17 +173,7 @@ def test_quota_that_nobody_knows_is_named_and_not_taken_for_enough() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [
-        None,
-        {},
-        {"name": {"value": "cores"}, "limit": "10", "currentValue": 0},
-        {"name": {"value": "cores"}, "limit": True, "currentValue": 0},
-        {"name": {"value": None}, "limit": 10, "currentValue": 0},
-        {"name": "cores", "limit": 10, "currentValue": 0},
-    ],
-)
+@parametrized("usage")
 def test_a_usage_that_is_not_as_documented_is_refused(usage: Any) -> None:
     with pytest.raises(
         TrueupError, match=r"^Azure's list of usages: entry 1 is not as documented$"
@@ -208,39 +184,7 @@ def test_a_usage_that_is_not_as_documented_is_refused(usage: Any) -> None:
 # ---- what is restricted where -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("nodes", "given", "expected"),
-    [
-        ({}, {}, []),
-        (
-            {"priority": "spot"},
-            {"zone": "2"},
-            [
-                (
-                    "Standard_HB120rs_v3 is restricted in zone 2 of southcentralus"
-                    " (NotAvailableForSubscription)"
-                ),
-                "Standard_HB120rs_v3 is not sold as spot",
-                "Standard_D4d_v5 is not in zone 2 of southcentralus, which has none of it",
-            ],
-        ),
-        (
-            {},
-            {"zone": "1", "login": {}, "ssh_from": []},
-            ["Standard_HB120rs_v3 is not in zone 1 of southcentralus; it is in 2"],
-        ),
-        (
-            {"size": "Standard_ND96asr_v4"},
-            {},
-            ["Standard_ND96asr_v4 is restricted in southcentralus (NotAvailableForSubscription)"],
-        ),
-        (
-            {"size": "Standard_HB176rs_v4"},
-            {},
-            ["Standard_HB176rs_v4 is not offered in southcentralus to this subscription"],
-        ),
-    ],
-)
+@parametrized(("nodes", "given", "expected"))
 def test_what_stands_against_a_size(
     nodes: dict[str, Any], given: dict[str, Any], expected: list[str]
 ) -> None:

@@ -167,14 +167,7 @@ def test_the_login_node_is_contributor_of_its_group_and_of_nothing_else() -> Non
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"switch": "none"}, "switch is none"),
-        ({"login": {"size": ""}, "ssh_from": []}, "there is no login node"),
-        ({"outbound": "none", "ssh_from": [], "bastion": True}, "has no way out to Azure Resource"),
-    ],
-)
+@parametrized(("given", "why"))
 def test_without_the_switch_nothing_of_it_is_made_and_the_plan_says_so(
     given: dict[str, Any], why: str
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import role_plans
+from helpers import parametrized
 from trueup_node.errors import BadInput
 from trueup_node.node.pythons import Need, interpreter, probe
 from trueup_node.plan import PlanInputs
@@ -101,17 +102,7 @@ def test_what_each_system_gives(system: str, need: Need, path: str, packages: li
         assert (again.path, again.to_install) == (path, {})
 
 
-@pytest.mark.parametrize(
-    ("there", "found"),
-    [
-        ([python("/opt/python3.9", 9)], None),
-        ([python("/opt/python3.11", 11, "ensurepip")], None),
-        ([], None),
-        ([python("/opt/python3.11", 11)], "/opt/python3.11"),
-        # The system's own is completed, whoever named it.
-        ([python("/usr/bin/python3.11", 11, headers=False)], "/usr/bin/python3.11"),
-    ],
-)
+@parametrized(("there", "found"))
 def test_a_named_python_is_replaced_by_none(there: list[dict[str, Any]], found: str | None) -> None:
     question = asked("debian-12", "/opt/python", there)
     got = interpreter(question, DEVITO)

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     pass
 
 PAIR = Placement(2, 2, "core", ((0, 1), (2, 3)))
-TWO_NODES = "".join(
-    f"trueup-rank {node} {cpus} {mask} {number} =*\n"
-    for node in ("n1", "n2")
-    for cpus, mask, number in (("2-3", "0xc", 1), ("0-1", "0x3", 0))
-)
 # Here only the CPUs that this process may use can be planned for.
 ONE = "trueup-rank n1 {cpu} - 0 =*\n"
 
@@ -38,22 +33,7 @@ def test_a_damaged_line_is_refused(line: str, why: str) -> None:
         ranks.parse_ranks(line)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "0 ranks told where they are instead of 4"),
-        (TWO_NODES + TWO_NODES, "8 ranks told where they are instead of 4"),
-        (TWO_NODES.replace("n2", "n1"), "ranks are not 2 on each of 2 nodes: 4 on n1"),
-        (
-            TWO_NODES.replace("n2 2-3 0xc", "n2 0-3 0xf"),
-            "on n2 ranks are bound to 0-1/0-3 instead of 0-1/2-3",
-        ),
-        (
-            TWO_NODES.replace("n1 2-3 0xc", "n1 2-3 0xf"),
-            "on n1 hwloc-bind says 0-3 where the kernel says 2-3",
-        ),
-    ],
-)
+@parametrized(("text", "why"))
 def test_ranks_elsewhere_are_named(text: str, why: str) -> None:
     assert good(text) == why
 
@@ -116,10 +96,7 @@ def test_a_rank_where_it_should_be(run_module: Any) -> None:
     assert result["command"][0] == "taskset"
 
 
-@pytest.mark.parametrize(
-    ("mask", "why"),
-    [("1", None), ("2", "its GPU 0001:00:00.0 is beside 1"), ("", "give gpu_masks")],
-)
+@parametrized(("mask", "why"))
 def test_a_rank_is_compared_with_its_gpu(
     run_module: Any, monkeypatch: pytest.MonkeyPatch, mask: str, why: str | None
 ) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trueup_node.redaction import redact
 
-DATA = Path(__file__).parent.parent / "data"
 REAL = Path(__file__).parents[3] / "shared" / "real_outputs"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import repair_loop
 from emulated_cloud import SUBSCRIPTION, Cloud, impact, serving
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from trueup_controller.azure.login import Login
 from trueup_controller.azure.manager import Manager
 from trueup_controller.repair import case as cases
@@ -113,13 +113,7 @@ def test_a_step_that_cannot_follow_is_refused(later: tuple[steps.Step, ...], mes
     assert str(caught.value) == f"step {len(later) + 1}: {message}"
 
 
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ({"physical_host": "", "resource_id": RESOURCE}, "the physical host of node-1"),
-        ({"resource_id": "/subscriptions/s/x"}, "the resource id of node-1"),
-    ],
-)
+@parametrized(("facts", "message"))
 def test_a_report_lacks_nothing(facts: dict[str, str], message: str) -> None:
     with pytest.raises(BadInput) as caught:
         report_body(case_of(**facts))
@@ -224,31 +218,7 @@ def test_the_example_policy(
     assert refusal(policy, action, case, others, now) == said
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            "most_nodes_out: 4",
-            "most_nodes: 4",
-            "most_nodes is not known; did you mean most_nodes_out?",
-        ),
-        ("most_nodes_out: 4", "most_nodes_out: -1", "a ceiling is below 0"),
-        (
-            "most_nodes_out: 4",
-            "most_nodes_out: many",
-            "most_nodes_out is 'many': it must be a whole number",
-        ),
-        ('"22:00-06:00"', '"10pm"', "quiet hours '10pm' are not like 22:00-06:00"),
-        ("Europe/Berlin", "Atlantis", "'Atlantis' is no time zone"),
-        (
-            "[drain, test, return]",
-            "[drain, dance]",
-            "actions[1] is 'dance': it must be one of drain",
-        ),
-        ("case_policy/1", "case_policy/2", "it must be one of trueup.case_policy/1"),
-        ("rules:", "rules: [", "is no YAML"),
-    ],
-)
+@parametrized(("old", "new", "message"))
 def test_a_wrong_policy_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "policy.yml"
     text = POLICY.read_text()
@@ -263,16 +233,7 @@ def test_a_wrong_policy_is_refused(tmp_path: Path, old: str, new: str, message: 
 # -- Slurm --
 
 
-@pytest.mark.parametrize(
-    ("state", "reason", "expected"),
-    [
-        ("IDLE", "", None),
-        ("IDLE+DRAIN", "gpu lost [root@2026-11-30T09:00:00]", "gpu lost"),
-        ("MIXED+DRAIN", "Not responding: x=1 [slurm@2026-11-30T09:00:00]", "Not responding: x=1"),
-        ("DOWN*+DRAIN", "", "no reason"),
-        ("ALLOCATED", "old [root@2026-11-30T09:00:00]", None),
-    ],
-)
+@parametrized(("state", "reason", "expected"))
 def test_drained_nodes_and_their_reasons(
     tmp_path: Path, state: str, reason: str, expected: str | None
 ) -> None:

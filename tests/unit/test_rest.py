@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.error
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.message import Message
 from io import BytesIO
 from typing import Any
@@ -15,7 +15,6 @@ from trueup_node import rest
 from trueup_node.errors import BadInput
 
 URL = "https://prices.example"
-Answers = Iterator[Any]
 
 
 class Reply(BytesIO):

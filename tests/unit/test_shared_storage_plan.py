@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from role_plans import asked, node
 from trueup_controller.plans.shared_storage import plan
 from trueup_node.plan import Plan
@@ -30,18 +31,7 @@ def files(mounts: list[Any], **options: Any) -> dict[str, str]:
     return {one["path"]: one["content"] for one in values(mounts, **options)["files"]}
 
 
-@pytest.mark.parametrize(
-    ("mounts", "message"),
-    [
-        (["/shared"], "unable to convert to dict"),
-        ([{**NFS, "pth": 1}], "shared_storage_mounts.pth"),
-        ([{"kind": "nfs", "source": "a:/b"}], "missing required arguments: path"),
-        ([{**NFS, "kind": "smb"}], "kind must be one of: nfs, anf, amlfs, got: smb"),
-        ([{**NFS, "state": "gone"}], "state must be one of: mounted, absent, got: gone"),
-        ([{**NFS, "profile": "fast"}], "profile must be one of: default, eda, got: fast"),
-        ([{**NFS, "automount": "maybe"}], "is not a valid boolean"),
-    ],
-)
+@parametrized(("mounts", "message"))
 def test_what_is_no_mount_is_refused_by_its_description(mounts: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         asked("shared_storage", NODE, mounts=mounts)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import parametrized
 from trueup_controller.sizes import read_sizes
 from trueup_node.errors import BadInput
 
@@ -82,19 +83,7 @@ def test_series_named_as_successors_are_in_the_catalog() -> None:
     assert named - {row["series"] for row in rows} == set()
 
 
-@pytest.mark.parametrize(
-    ("family", "sizes", "model", "gpus"),
-    [
-        ("nd_mi300x_v5", 1, "MI300X-192GB", [8]),
-        ("nd_gb300_v6", 2, "GB300 (Blackwell Ultra)", [4, 4]),
-        ("nc_t4_v3", 4, "T4-16GB", [1, 1, 1, 4]),
-        ("nv_v710_v5", 5, "V710-24GB", [1, 1, 1, 1, 1]),
-        ("nc_rtxpro6000_v6", 6, "RTX-PRO-6000-BSE-96GB", [1, 2, 2, 1, 2, 2]),
-        ("nd_is_h100_v5", 1, "H100-SXM5-80GB", [8]),
-        ("nd_is_h200_v5", 1, "H200-SXM5-141GB", [8]),
-        ("nd_h200_v5", 2, "H200-SXM5-141GB", [8, 8]),
-    ],
-)
+@parametrized(("family", "sizes", "model", "gpus"))
 def test_gpu_sizes_of_a_family(family: str, sizes: int, model: str, gpus: list[int]) -> None:
     rows = [row for row in read_sizes(str(CATALOG)).values() if row["family"] == family]
     assert len(rows) == sizes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import slurm_facts
-from helpers import answer_of
+from helpers import answer_of, parametrized
 from trueup_node.node import slurm_probe
 
 UNIFIED = "cgroup2 /sys/fs/cgroup cgroup2 {},nosuid 0 0\n"
@@ -35,11 +35,7 @@ def test_versions(mounts: str, version: str, why: str) -> None:
     assert slurm_probe.cgroup(mounts) == (version, why)
 
 
-@pytest.mark.parametrize(
-    ("controllers", "version"),
-    # systemd's hybrid hierarchy has none on the new side, which Slurm's cgroup/v1 can use.
-    [("", "v1"), ("cpu memory\n", "none")],
-)
+@parametrized(("controllers", "version"))
 def test_a_hybrid_is_old_as_long_as_the_new_side_has_no_controllers(
     tmp_path: Path, controllers: str, version: str
 ) -> None:

@@ -5,23 +5,14 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-import pytest
+from helpers import parametrized
 from slurm_hosts import HEALTH, contents, values
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
-    ("gpus", "status", "message"),
-    [
-        (None, 1, "7 of 8 GPUs answer (nvidia-smi)"),
-        ("0,1", 0, ""),
-        ("0-3,5", 0, ""),
-        ("2,7", 1, "1 of 2 GPUs answer (nvidia-smi -i 2,7)"),
-        ("6-7", 1, "1 of 2 GPUs answer (nvidia-smi -i 6,7)"),
-    ],
-)
+@parametrized(("gpus", "status", "message"))
 def test_before_a_job_its_gpus_alone_are_asked(
     tmp_path: Path, gpus: str | None, status: int, message: str
 ) -> None:

@@ -182,14 +182,7 @@ def test_keys_are_exchanged_only_where_ssh_does_not_work() -> None:
         action.exchanged(["a", "b", "c"], {**made, "c": {}})
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({}, ""),
-        ({"host_keys": ["nothing"]}, "ssh keys: a: it has not host keys of its sshd"),
-        ({"public_key": 'command="id" ssh-rsa AAAA'}, "ssh keys: a: it has not a public key"),
-    ],
-)
+@parametrized(("change", "why"))
 def test_a_node_that_the_others_cannot_let_in_fails_alone(
     change: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

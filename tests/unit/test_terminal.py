@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from helpers import parametrized
 from trueup_controller import terminal
 from trueup_controller.terminal import Message, Output
 
@@ -68,10 +69,7 @@ def test_a_name_or_address_that_is_part_of_another_stays() -> None:
     assert output.lines[-1].partition(" => ")[2] == "HOST, not node111 or 10.0.0.111"
 
 
-@pytest.mark.parametrize(
-    ("hosts", "text"),
-    [(HOSTS[:1], "node001 answers at 10.0.0.0"), (HOSTS[:2], "HOST answers at HOST")],
-)
+@parametrized(("hosts", "text"))
 def test_one_host_is_named_in_its_message(hosts: Sequence[str], text: str) -> None:
     output = Printed()
     for number, host in enumerate(hosts):

@@ -6,6 +6,7 @@ import subprocess
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_node.node.tools import Answer, ask
 
 
@@ -46,10 +47,7 @@ def test_a_tool_that_hangs(status: int) -> None:
     assert answer.note == "lscpu did not end within 7 s"
 
 
-@pytest.mark.parametrize(
-    ("output", "complaint", "said"),
-    [("a\nb", "", "a"), ("a", "\nc\n", "c"), ("", "", "it said nothing")],
-)
+@parametrized(("output", "complaint", "said"))
 def test_a_tool_that_fails_is_quoted(output: str, complaint: str, said: str) -> None:
     answer, _ = asked((2, output, complaint), "lscpu", "timeout")
     assert (answer.status, answer.note) == (2, f"lscpu failed with status 2: {said}")

@@ -115,14 +115,7 @@ def test_mpirun_is_the_nodes_and_passes_on_what_the_profile_says(
     assert said[-1] == f"{home} {libraries}:/p"
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        None,
-        {"path": "/usr/bin/mpirun"},
-        {"path": "/opt/i/bin/mpirun", "kind": "intel", "environment": {"I_MPI_ROOT": "/opt/i"}},
-    ],
-)
+@parametrized("found")
 def test_mpirun_of_the_session_where_the_nodes_is_no_open_mpi(found: dict[str, Any] | None) -> None:
     assert started_by({"mpi": found}) == "mpirun"
 
@@ -185,10 +178,7 @@ gpt_driver.main()
 """
 
 
-@pytest.mark.parametrize(
-    ("destroys", "status", "said"),
-    [("None", 0, "all is said"), ("1 / 0", -6, "ZeroDivisionError")],
-)
+@parametrized(("destroys", "status", "said"))
 def test_a_process_of_several_ends_well_once_all_is_said(
     destroys: str, status: int, said: str
 ) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 from ansible._internal._yaml._loader import AnsibleInstrumentedLoader
+from helpers import parametrized
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup_controller.typed import Source, typed, with_sources
@@ -45,52 +46,7 @@ class Farm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 FARM: dict[str, Any] = {"size": "small"}
 
 
-@pytest.mark.parametrize(
-    ("document", "sentence"),
-    [
-        (None, "it is None: it must be a mapping"),
-        ({}, "size is missing"),
-        ({"size": "smal"}, "size is 'smal': it must be one of large, small; did you mean small?"),
-        ({**FARM, "animal": []}, "animal is not known; did you mean animals?"),
-        (
-            {**FARM, "zzz": 1},
-            "zzz is not known; there are size, animals, fields, pattern, opened, closed, place",
-        ),
-        ({**FARM, "animals": "cat"}, "animals is 'cat': it must be a list"),
-        (
-            {**FARM, "animals": [{"kind": "cow"}]},
-            "animals[0].kind is 'cow': it must be one of cat, dog",
-        ),
-        (
-            {**FARM, "animals": [{"kind": "dog", "name": "Rex"}, {"kind": "dog", "name": "x"}]},
-            "animals[1] ('x').name is 'x': it must be a dog's name",
-        ),
-        (
-            {**FARM, "animals": [{"kind": "cat", "lives": 0}]},
-            "animals[0].lives is 0: it must be a whole number >= 1",
-        ),
-        (
-            {**FARM, "animals": [{"kind": "cat", "lifes": 9}]},
-            "animals[0].lifes is not known; did you mean lives?",
-        ),
-        (
-            {**FARM, "fields": {"a": True, "b": {"least": "x"}}},
-            "fields.b.least is 'x': it must be a number",
-        ),
-        ({**FARM, "fields": {"a": ["x"], "b": ["y", 2]}}, "fields.b[1] is 2: it must be a text"),
-        (
-            {**FARM, "fields": {"b": {"least": 1, "most": 2}}},
-            "fields.b.most is not known; there are least",
-        ),
-        (
-            {**FARM, "pattern": "("},
-            "pattern: '(' is no regular expression: missing )",
-        ),
-        ({**FARM, "opened": "never"}, "a farm was opened once"),
-        ({**FARM, "closed": "soon"}, "closed is 'soon': it must be a date, as 2026-11-20"),
-        ({**FARM, "place": [1.0]}, "place is [1.0]: it must be a list of length 2"),
-    ],
-)
+@parametrized(("document", "sentence"))
 def test_a_mismatch_is_a_sentence(document: Any, sentence: str) -> None:
     with pytest.raises(BadInput) as refused:
         typed(document, Farm, "farm.yml")

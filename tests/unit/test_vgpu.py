@@ -37,28 +37,7 @@ def test_an_output_that_is_not_so_is_no_answer(text: str, line: int | None) -> N
     assert raised.value.line_number == line
 
 
-def gpu(licence: str | None, gib: float | None, name: str = "NVIDIA A10-8Q") -> dict[str, Any]:
-    memory = None if gib is None else int(gib * 1024**3)
-    return {"pci": "0002:00:00.0", "name": name, "memory_bytes": memory, "licence": licence}
-
-
-@pytest.mark.parametrize(
-    ("device", "gib", "names"),
-    [
-        (gpu("Licensed", 7.82), 8, []),
-        (gpu("Licensed", 7.82), None, []),
-        (gpu("Licensed", 7.1), 8, ["gpu_memory_short"]),
-        (gpu("Unlicensed", 4.0), 8, ["gpu_unlicensed", "gpu_memory_short"]),
-        (gpu(None, None), 8, []),
-        # The sizes' shares of an A10, by Microsoft's table of them.
-        (gpu("Licensed", 4, "NVIDIA A10-4Q"), 4, []),
-        (gpu("Licensed", 12, "NVIDIA A10-12Q"), 12, []),
-        (gpu("Licensed", 23.9, "NVIDIA A10-24Q"), 24, []),
-        (gpu("Licensed", 12, "NVIDIA A10-12Q"), 8, ["gpu_profile"]),
-        (gpu("Licensed", 4, "NVIDIA A10-4Q"), 8, ["gpu_profile", "gpu_memory_short"]),
-        (gpu(None, 23.9, "NVIDIA A10"), 24, []),
-    ],
-)
+@parametrized(("device", "gib", "names"))
 def test_what_is_wrong_with_a_slice(
     device: dict[str, Any], gib: float | None, names: list[str]
 ) -> None:

@@ -196,13 +196,7 @@ def test_deepeps_buffer_wants_what_it_goes_by() -> None:
         fit(recipe("deepseek-r1"), nodes_of(H100, 2), overrides=many)
 
 
-@pytest.mark.parametrize(
-    ("size", "why"),
-    [
-        ("Standard_NC6s_v3", "it is for A10, A100, H100, H200, not V100-PCIe-16GB"),
-        ("Standard_HB120rs_v3", "it needs 1 GPU on a node, and 0 are there"),
-    ],
-)
+@parametrized(("size", "why"))
 def test_a_machine_of_another_kind_is_refused(size: str, why: str) -> None:
     found = fit(recipe("llama-3.1-8b"), nodes_of(size), sizes=SIZES)
     assert found.fits is False
@@ -252,18 +246,7 @@ def test_a_kv_cache_that_holds_no_whole_sequence_is_refused() -> None:
     assert "one sequence of 32768 tokens takes 4.0 GiB of KV cache" in found.reason
 
 
-@pytest.mark.parametrize(
-    ("node", "ranks", "binding"),
-    [
-        (a_cpu_node(2, 4, 8), 2, "0-2|4-6"),
-        (a_cpu_node(1, 2, 8), 2, "0|1"),
-        (a_cpu_node(1, 8, 8), 2, "0-2|4-6"),
-        (a_cpu_node(1, 1, 8), 1, "0"),
-        (a_cpu_node(2, 4, 8, cores=4), 1, "auto"),
-        ({"numa": []}, 1, "auto"),
-        (a_cpu_node(1, 2, 8), 3, None),
-    ],
-)
+@parametrized(("node", "ranks", "binding"))
 def test_each_rank_has_cpus_of_its_own(
     node: dict[str, Any], ranks: int, binding: str | None
 ) -> None:
@@ -276,17 +259,7 @@ def test_each_rank_has_cpus_of_its_own(
     assert served.environment["VLLM_CPU_OMP_THREADS_BIND"] == binding
 
 
-@pytest.mark.parametrize(
-    ("node", "ranks", "first", "variables"),
-    [
-        (a_cpu_node(4, 4, 8), 1, 0, {"BIND": "0-2"}),
-        (a_cpu_node(4, 4, 8), 1, 1, {"BIND": "4-6"}),
-        (a_cpu_node(4, 4, 8), 2, 2, {"BIND": "8-10|12-14"}),
-        # Cores of two CPUs each: vLLM chooses, among the NUMA nodes that are left.
-        (a_cpu_node(4, 4, 8, cores=8), 2, 1, {"BIND": "auto", "NODES": "1,2"}),
-        (a_cpu_node(4, 4, 8, cores=8), 2, 0, {"BIND": "auto"}),
-    ],
-)
+@parametrized(("node", "ranks", "first", "variables"))
 def test_a_second_server_has_numa_nodes_of_its_own(
     node: dict[str, Any], ranks: int, first: int, variables: dict[str, str]
 ) -> None:
@@ -297,15 +270,7 @@ def test_a_second_server_has_numa_nodes_of_its_own(
     assert got == variables
 
 
-@pytest.mark.parametrize(
-    ("node", "ranks", "first", "there"),
-    [
-        (a_cpu_node(2, 4, 8), 1, 2, 2),
-        (a_cpu_node(2, 4, 8), 2, 1, 2),
-        (a_cpu_node(2, 4, 8, cores=4), 2, 1, 2),
-        ({"numa": []}, 1, 1, 0),
-    ],
-)
+@parametrized(("node", "ranks", "first", "there"))
 def test_a_server_without_a_numa_node_left_is_refused(
     node: dict[str, Any], ranks: int, first: int, there: int
 ) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .resources import Document
 
 LOGIN = "login"
-DEFINITIONS = "/providers/microsoft.authorization/roledefinitions/"
 # Id to name, and whether it reads, and writes, resources.
 ROLES = {
     "8e3af657-a8ff-443c-a75c-2fe8c4bcb635": ("Owner", True, True),

@@ -13,7 +13,6 @@ from nodes import devito
 from testinfra.host import Host
 
 PREFIX = "/home/hpc/.local/share/trueup"
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -129,41 +129,6 @@ def test_what_it_does_not_know_fails(tmp_path: Path) -> None:
 # A call of each module that answers much.
 
 
-# Documented, and not the module's: Ansible makes them of stdout, or only a failure has them.
-_NOT_ITS_OWN = {"msg", "stdout_lines", "stderr_lines"}
-
-_TYPES = {
-    "bool": bool,
-    "str": str,
-    "int": int,
-    "float": (int, float),
-    "list": list,
-    "dict": dict,
-    "complex": (dict, list),
-    "raw": object,
-}
-
-
-def _against(found: Any, documented: Mapping[str, Any], own: set[str], where: str) -> list[str]:
-    """What a result has otherwise than the documentation of what is returned."""
-    wrong = []
-    for name, value in found.items():
-        if name in own:
-            continue
-        if name not in documented:
-            wrong.append(f"{where}{name} is not documented")
-            continue
-        of = documented[name]
-        if value is not None and not isinstance(value, _TYPES[of.get("type", "raw")]):
-            wrong.append(f"{where}{name} is {type(value).__name__}, not {of['type']}")
-        if "contains" in of:
-            for each in value if isinstance(value, list) else [value]:
-                wrong += _against(each, of["contains"], own, f"{where}{name}.")
-    always = [name for name, of in documented.items() if str(of.get("returned", "")) == "always"]
-    missing = [name for name in always if name not in {*found, *_NOT_ITS_OWN}]
-    return wrong + [f"{where}{name} is missing" for name in missing]
-
-
 # Azure runs this one, not Ansible.
 _OF_AZURE = {"controller/trueup_controller/desktops/winrm.ps1"}
 

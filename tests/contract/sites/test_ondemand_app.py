@@ -16,7 +16,7 @@ from typing import Any
 import plays
 import pytest
 import yaml
-from helpers import ROLES, ROOT, role_files
+from helpers import ROLES, ROOT, parametrized, role_files
 
 NO_METADATA = {"trueup_metadata_url": "http://127.0.0.1:9"}
 NO_RUBY = 'ruby is not installed: apt-get install ruby, or make lab ARGS="-e lab_packages=test"'
@@ -342,14 +342,7 @@ def test_a_job_measures_its_nodes(job: Job) -> None:
     assert (job.work / "exit_status").read_text() == "0\n"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "launcher"),
-    [
-        ("nccl", {"nccl_launcher": "mpirun"}),
-        ("devito", {"devito_launchers": ["mpirun"]}),
-        ("training", {"training_launcher": "mpirun"}),
-    ],
-)
+@parametrized(("chosen", "launcher"))
 def test_a_benchmark_over_several_nodes_is_told_them(
     job: Job, chosen: str, launcher: dict[str, Any]
 ) -> None:
@@ -372,30 +365,14 @@ def test_a_site_gives_what_a_form_cannot_and_a_user_goes_before_it(job: Job) -> 
     }
 
 
-@pytest.mark.parametrize(
-    ("more", "status"),
-    [
-        ({"STAND_IN_STATUS": "4"}, 4),
-        ({"STAND_IN_STATUS": "2", "STAND_IN_REPORT": "3"}, 2),
-        ({"STAND_IN_REPORT": "3"}, 3),
-    ],
-)
+@parametrized(("more", "status"))
 def test_the_exit_status_is_passed_on(job: Job, more: dict[str, str], status: int) -> None:
     render(job.installed, job.staged)
     assert job.run(**more)[0] == status
     assert (job.work / "exit_status").read_text() == f"{status}\n"
 
 
-@pytest.mark.parametrize(
-    ("nodes", "more", "sentence"),
-    [
-        ("n1\\n", {}, "2 nodes were asked for, and the job has 1: n1."),
-        ("n1\\nn2; id\\n", {}, "scontrol gave a node the name 'n2; id', which is no host's."),
-        ("", {}, "scontrol gave a node the name '', which is no host's."),
-        ("n1\\nn2\\n", {"SLURM_JOB_NODELIST": "x"}, "scontrol does not name the nodes of x."),
-        ("n1\\nn2\\n", {"SLURM_JOB_ID": "1/../.."}, "this is no Slurm job: submit it by the app."),
-    ],
-)
+@parametrized(("nodes", "more", "sentence"))
 def test_an_allocation_that_is_none_is_refused(
     job: Job, nodes: str, more: dict[str, str], sentence: str
 ) -> None:
@@ -413,17 +390,7 @@ def test_a_checkout_that_is_not_mounted_is_named(job: Job) -> None:
     assert f"ansible-playbook is not on {socket.gethostname()}: mount the checkout" in said
 
 
-@pytest.mark.parametrize(
-    ("card", "job_id", "status", "sentence"),
-    [
-        ("info", "", None, ""),
-        ("info", "17", None, "/trueup/jobs/17)"),
-        ("completed", "17", "0\n", "Everything was measured."),
-        ("completed", "17", "4\n", "exit status 4: not everything was measured"),
-        ("completed", "17", "", "did not come to its end"),
-        ("completed", "17", None, "The job measured nothing: `output.log`"),
-    ],
-)
+@parametrized(("card", "job_id", "status", "sentence"))
 def test_the_sessions_card_says_where_the_results_are(
     installed: Path, tmp_path: Path, card: str, job_id: str, status: str | None, sentence: str
 ) -> None:

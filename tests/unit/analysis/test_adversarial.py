@@ -298,10 +298,7 @@ def test_a_title_in_a_csv_holds_no_character_that_a_terminal_obeys(tmp_path: Pat
     assert ("[31m" in out, "\x1b" in out, "\r" in out) == (True, False, False)
 
 
-@pytest.mark.parametrize(
-    ("command", "output"),
-    [("list", "no/x"), ("list", ""), ("pack", "no/x.parquet"), ("report", "file/x")],
-)
+@parametrized(("command", "output"))
 def test_an_output_that_cannot_be_written_is_one_sentence(
     tmp_path: Path, command: str, output: str
 ) -> None:
@@ -332,10 +329,7 @@ def test_a_reader_that_leaves_early_or_a_full_disk_is_no_traceback(tmp_path: Pat
     assert (done.returncode, done.stdout, done.stderr) == (1, "", closed)
 
 
-@pytest.mark.parametrize(
-    ("command", "status"),
-    [("explain", 2), ("read -", 1), ("import - --size Standard_ND96isr_H100_v5", 1)],
-)
+@parametrized(("command", "status"))
 def test_a_closed_standard_input_is_an_empty_one(command: str, status: int) -> None:
     """As a service or cron may start it."""
     done = shell(f"trueup {command} <&-")

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from role_plans import GIB, SIZES, SYSTEMS, asked
 from trueup_analysis.figures.advise.kinds import KINDS
 from trueup_analysis.figures.advise.kinds.kind import withheld_from
@@ -47,16 +47,7 @@ def test_no_kind_of_work_is_advised_a_size_that_roles_refuse(kind: str) -> None:
     assert ("Standard_NV36ads_A10_v5" in withheld) is (kind in USES_CUDA_13)
 
 
-@pytest.mark.parametrize(
-    ("size", "reason"),
-    [
-        ("Standard_ND96isr_MI300X_v5", "AMD's (MI300X-192GB), and no role installs their driver"),
-        ("Standard_NV12ads_V710_v5", "AMD's (V710-24GB), and no role installs their driver"),
-        ("Standard_NC128ds_xl_RTXPRO6000BSE_v6", "are virtual and need the GRID driver"),
-        ("Standard_ND128isr_GB300_v6", "it is an ARM machine"),
-        ("Standard_ND128isr_NDR_GB200_v6", "it is an ARM machine"),
-    ],
-)
+@parametrized(("size", "reason"))
 def test_advice_and_the_driver_role_give_the_same_reason(size: str, reason: str) -> None:
     found = {"trueup_gpu": {}, "programs": {}, "files": {}}
     (refused,) = [

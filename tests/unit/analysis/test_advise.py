@@ -184,13 +184,7 @@ def test_the_back_test_is_printed(told: Any) -> None:
     assert "lie in their range" in told("advise", "--backtest")[0]
 
 
-@pytest.mark.parametrize(
-    ("work", "tool", "metric", "parameters"),
-    [
-        ("stencil", "devito", "flop_rate", {"model": "acoustic"}),
-        ("training", "megatron", "train_flops_megatron", {}),
-    ],
-)
+@parametrized(("work", "tool", "metric", "parameters"))
 def test_records_are_found_by_the_figures_that_their_views_show(
     work: str, tool: str, metric: str, parameters: dict[str, str]
 ) -> None:

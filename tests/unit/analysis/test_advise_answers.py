@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import answers, asks
 from trueup_analysis.figures.advise.knowledge import Knowledge
@@ -38,30 +39,7 @@ def tables(call_trueup: Any, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("words", "start", "sure"),
-    [
-        (
-            (*TRAIN, "sizes=Standard_ND96isr_H100_v5"),
-            "Rent 1 x ND96isr_H100_v5 as pay as you go in southcentralus: about",
-            "published results and is unsure",
-        ),
-        ((*TRAIN, "method=lora"), "Rent 1 x ", "is unsure: measure it once"),
-        (
-            (
-                *("advise", "serving", "model=llama-3.1-8b", "input_tokens=1000"),
-                *("output_tokens=500", "requests_per_second=20"),
-            ),
-            "Serve on ",
-            "may all be taken away at once",
-        ),
-        (
-            ("advise", "stencil", "grid=1024x1024x1024", "steps=4000", "deadline_hours=0.0011"),
-            "Nothing is sure to stay within 0.0011 h",
-            "the nearest choices are below",
-        ),
-    ],
-)
+@parametrized(("words", "start", "sure"))
 def test_the_first_line_is_the_advice(
     call_trueup: Any, words: tuple[str, ...], start: str, sure: str
 ) -> None:
@@ -92,15 +70,7 @@ def test_dates_of_prices_and_unknown_evictions_are_said(call_trueup: Any) -> Non
     assert "Checkpoints: 104 GiB to Blob storage at 2,300 MB/s, 48.7 s each" in said
 
 
-@pytest.mark.parametrize(
-    ("work", "start"),
-    [
-        ("md", "No result of Molecular dynamics (GROMACS) is known here"),
-        ("cfd", "Answers rest on one run of yours"),
-        ("training", "Answers rest on "),
-        ("eda", "EDA"),
-    ],
-)
+@parametrized(("work", "start"))
 def test_a_kind_says_what_it_knows_before_it_asks(
     call_trueup: Any, monkeypatch: pytest.MonkeyPatch, work: str, start: str
 ) -> None:

@@ -14,7 +14,6 @@ from trueup_analysis.figures.advise.kinds import eda
 from trueup_analysis.figures.advise.kinds.eda import Eda, Store
 from trueup_analysis.figures.advise.kinds.sizing import Held
 from trueup_analysis.figures.advise.knowledge import Knowledge
-from trueup_analysis.figures.advise.points import Point
 from trueup_analysis.figures.advise.services import read_services
 from trueup_analysis.figures.prices import Book, read_all
 from trueup_node.errors import BadInput
@@ -35,11 +34,6 @@ def ask(**given: Any) -> Eda:
 def the(found: Eda, level: str) -> Store:
     (one,) = [one for one in found.stores if one.level == level]
     return one
-
-
-def predicted(mb_s: float, points: list[Point] | None = None) -> Any:
-    target = Point("", ULTRA, 10, traits={"mb_s": mb_s}, condition="ANF large volume")
-    return eda.predict(target, eda.points(KNOWN) if points is None else points, KNOWN)
 
 
 def test_the_published_volumes_are_read_with_the_throughput_that_they_buy() -> None:

@@ -89,19 +89,7 @@ def rows(told: Any, *words: str) -> dict[str, dict[str, Any]]:
 FIGURES = ("nodes", "nodes_low", "nodes_high", "layout", "requests_low", "requests_high", "flags")
 
 
-@pytest.mark.parametrize(
-    ("name", "model", "load"),
-    [
-        ("DeepSeek-R1", "deepseek-r1", (1024, 1024, 1.75, None)),
-        ("DeepSeek-R1", "deepseek-r1-h200", (4000, 500, 20, 60)),
-        ("Llama-3.1-8B", "llama-3.1-8b", (1000, 500, 40, 20)),
-        ("Llama-3.1-70B", "", (2000, 200, 8, None)),
-        ("Qwen3-32B", "", (4000, 500, 5, 30)),
-        ("Qwen3-30B-A3B", "", (1024, 256, 200, 15)),
-        ("Mixtral-8x7B", "", (500, 500, 30, None)),
-        ("gpt-oss-120b", "", (1024, 1024, 12, 25)),
-    ],
-)
+@parametrized(("name", "model", "load"))
 def test_both_commands_answer_the_same(
     name: str, model: str, load: tuple[int, int, float, float | None], told: Any, tmp_path: Path
 ) -> None:

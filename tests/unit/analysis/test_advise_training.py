@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_analysis import catalog, spot
 from trueup_analysis.figures.advise import answers, asks, stops
 from trueup_analysis.figures.advise.kinds import training
@@ -53,14 +54,7 @@ def choice(found: answers.Answer, size: str, nodes: int = 1, offer: str = "payg"
 # ---- memory -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "held", "kept"),
-    [
-        # 16 bytes a parameter, 14 of them in a checkpoint.
-        ({"parameters_billion": 8}, 128 * GB, 112 * GB),
-        ({"parameters_billion": 70}, 1120 * GB, 980 * GB),
-    ],
-)
+@parametrized(("given", "held", "kept"))
 def test_states_of_full_training(given: dict[str, Any], held: float, kept: float) -> None:
     assert training.states(asked(**given)) == (pytest.approx(held), pytest.approx(kept))
 
@@ -127,17 +121,7 @@ def test_time_beside_that_of_full_training(method: str, factor: float) -> None:
 # ---- checkpoints --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("more", "seconds", "word"),
-    [
-        # 112 GB at 18.4 Gb/s.
-        ({}, 112 / 2.3, "Blob storage at 2,300 MB/s"),
-        # 4 TiB at 500 MB/s a TiB, and 64 TiB of it.
-        ({"checkpoint_to": "lustre-500"}, 56.0, "of 4 TiB at 2,000 MB/s"),
-        ({"checkpoint_to": "lustre-500", "checkpoint_tib": 64}, 3.5, "of 64 TiB at 32,000 MB/s"),
-        ({"checkpoint_seconds": 7}, 7.0, "yours"),
-    ],
-)
+@parametrized(("more", "seconds", "word"))
 def test_a_checkpoint_takes_its_bytes_over_the_rate_of_the_storage(
     more: dict[str, Any], seconds: float, word: str
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import repair_loop
 from cloud import impact
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from test_adversarial import call
 from trueup_analysis.figures.explain import read_dictionary
 from trueup_analysis.figures.repair import outcome, read_codes
@@ -275,13 +275,7 @@ def test_without_the_host_nothing_is_reported(site: Site) -> None:
     assert [one.host for one in site.cloud.impacts.values()] == [site.host]
 
 
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ({"kind": "rights", "action": "write", "times": 0}, "role Impact Reporter"),
-        ({"kind": "reply", "status": 400, "code": "Invalid", "times": 0}, "status 400"),
-    ],
-)
+@parametrized(("fault", "said"))
 def test_a_refused_report_is_a_reason(site: Site, fault: dict[str, Any], said: str) -> None:
     call("case", "open", "--node", NODE, "--fault", "gpu_off_bus", "--host", site.host)
     site.cloud.strike({"path": "/workloadImpacts/", **fault})

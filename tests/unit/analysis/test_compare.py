@@ -10,12 +10,10 @@ from typing import Any
 import made
 import planted_changes as plants
 import pytest
+from helpers import parametrized
 from trueup_analysis.figures.compare.significance import discoveries, t_chance, t_quantile
 
 HISTORIES = 100
-OF_NOISE = pytest.mark.parametrize(
-    "noise", [plants.SYNTHETIC, plants.MEASURED], ids=["synthetic", "measured"]
-)
 OLD, NEW = "20261113T091300Z-7c1e", "20261120T091300Z-00aa"
 
 
@@ -106,18 +104,7 @@ def test_a_row_has_the_change_its_interval_and_the_settings(
     assert time["settings"] == "kernel 5.15 to 6.8"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("before", "last"),
-        ("20261113", "last"),
-        ("2026-11-13", "2026-11-20"),
-        ("2026-11-12..2026-11-14", "2026-11-20"),
-        ("kernel=5*", "kernel=6.8"),
-        (f"FOLDER/{OLD}", f"FOLDER/{NEW}"),
-        ("20261113,kernel=5.15", "last"),
-    ],
-)
+@parametrized(("before", "after"))
 def test_sides_may_be_named_in_many_ways(
     call_trueup: Any, results: Path, before: str, after: str
 ) -> None:
@@ -127,17 +114,7 @@ def test_sides_may_be_named_in_many_ways(
     assert (done.status, verdicts["run_time"]) == (1, "worse")
 
 
-@pytest.mark.parametrize(
-    ("sides", "words"),
-    [
-        (("x",), ["x: no record is of such a run", "setting=pattern"]),
-        (("kernal=5*",), ["no record has a setting 'kernal'", "did you mean kernel?"]),
-        (("kernel=4*",), ["kernel=4*: records have 5.15, 6.8"]),
-        (("2026-11-01",), ["2026-11-01: no run began then"]),
-        (("last",), ["have records in common"]),
-        (("before", "last", "--benchmark", "stream"), ["no record is of such a benchmark"]),
-    ],
-)
+@parametrized(("sides", "words"))
 def test_what_names_no_side_is_refused(
     call_trueup: Any, results: Path, sides: tuple[str, ...], words: list[str]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import made
 import pytest
+from helpers import parametrized
 
 # catalog/reference_results.csv: HB120rs_v3, single node, 120 cores.
 PUBLISHED = 259.78e9
@@ -25,15 +26,7 @@ def measured(folder: Path, rate: float, **changes: Any) -> Path:
     return made.write(folder, records)
 
 
-@pytest.mark.parametrize(
-    ("rate", "changes", "verdict", "status"),
-    [
-        (PUBLISHED * 0.95, {}, "unchanged", 0),
-        (PUBLISHED * 0.8, {}, "worse", 1),
-        (PUBLISHED * 1.3, {}, "unchanged", 0),
-        (PUBLISHED * 0.8, {"preset_scale": 0.1}, "not judged", 2),
-    ],
-)
+@parametrized(("rate", "changes", "verdict", "status"))
 @pytest.mark.parametrize("sides", [("last", "published"), ("devito-article", "last")])
 def test_a_run_is_held_against_the_row_of_its_work(
     call_trueup: Any,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import parametrized
 from trueup_analysis import contract
 from trueup_analysis.figures import meters, prices
 from trueup_node.errors import BadInput
@@ -118,23 +119,7 @@ def test_a_contract_holds_for_every_command_that_prices(
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"contract": 2}, "reads 1"),
-        ({"usd_per_unit": None}, "has no usd_per_unit"),
-        ({"usd_per_unit": 0}, "above 0"),
-        ({"currency": "USD"}, "name the currency"),
-        ({"discount": []}, "discount"),
-        ({"discounts": [{"percent": 120, "sizes": ["*"]}]}, "line 1: 120 percent"),
-        ({"discounts": [{"percent": 12}]}, "sizes, or items"),
-        ({"discounts": [{"percent": "much", "sizes": ["*"]}]}, "discounts[0].percent"),
-        ({"prices": [{"size": SIZE, "region": "eastus", "per_hour": 0}]}, "above 0"),
-        ({"prices": [{"size": SIZE, "per_hour": 1}]}, "region"),
-        ({"services": [{**FULL["services"][0], "unit": "day"}]}, "day is no unit"),
-        ({"as_of": "soon"}, "as_of"),
-    ],
-)
+@parametrized(("change", "word"))
 def test_a_wrong_contract_is_one_sentence(
     user_file: Path, call_trueup: Any, change: dict[str, Any], word: str
 ) -> None:

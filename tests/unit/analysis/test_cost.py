@@ -123,10 +123,7 @@ def test_an_undated_price_counts_nowhere_and_is_named(tmp_path: Path) -> None:
     assert [word in sentence for word in ("payg", "eastus", "it has no date", SIZE)] == [True] * 4
 
 
-@pytest.mark.parametrize(
-    ("spot", "saving", "word"),
-    [(0.9, 0.75, None), (3.6, None, "equals"), (4.0, None, "exceeds")],
-)
+@parametrized(("spot", "saving", "word"))
 def test_spot_is_a_saving_only_below_the_list_price(
     tmp_path: Path, spot: float, saving: float | None, word: str | None
 ) -> None:

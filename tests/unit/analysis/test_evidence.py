@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from helpers import parametrized
 from test_adversarial import call
 from trueup_analysis.figures.evidence import importing, rows
 from trueup_analysis.figures.evidence.names import gpu, model, precision
@@ -391,18 +392,7 @@ def test_a_table_of_megatron_bridge_without_precisions_is_of_fp8(tmp_path: Path)
     assert {row.precision for row in reading.rows} == {"fp8"}
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("value", "-1"),
-        ("value", "nan"),
-        ("count", "0"),
-        ("count", "x"),
-        ("date", "2026-02-31"),
-        ("commit", "HEAD"),
-        ("model", ""),
-    ],
-)
+@parametrized(("column", "value"))
 def test_a_row_that_is_none_is_refused_with_its_line(
     column: str, value: str, tmp_path: Path
 ) -> None:
@@ -444,24 +434,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "SemiAnalysisAI/InferenceX#870" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ("import", "inferencx", "{tmp}", "--to", "{tmp}/e.csv"),
-            "inferencx is no source that trueup reads; did you mean inferencex?",
-        ),
-        (("import", "inferencex", "{tmp}/none", "--to", "{tmp}/e.csv"), "cannot be read"),
-        (("import", "inferencex", "{tmp}", "--to", "{tmp}/e.csv"), "give --date"),
-        (
-            ("import", "inferencex", "{tmp}", "--date", "2026-01-01", "--to", "{tmp}/e.csv"),
-            "holds no result",
-        ),
-        (("import", "inferencex", "{tmp}"), "give --to FILE, or --catalog FOLDER"),
-        (("show", "sailing"), "no published result of sailing; kinds: serving, training"),
-        (("show", "--model", "x"), "take a kind"),
-    ],
-)
+@parametrized(("words", "message"))
 def test_refusals(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     status, out, err = call("evidence", *(word.format(tmp=tmp_path) for word in words))
     assert (status, out) == (1, "")

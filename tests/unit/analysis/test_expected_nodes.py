@@ -8,6 +8,7 @@ from typing import Any
 
 import made
 import pytest
+from helpers import parametrized
 from trueup_analysis.figures.health.required import ExpectedNode, expected_nodes, why_missing
 from trueup_analysis.load import load
 from trueup_node.record import new_manifest
@@ -246,31 +247,12 @@ def test_a_node_of_an_older_run_that_is_only_among_the_skipped_is_expected() -> 
     ]
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"hosts": {"n1": tally(unreachable=1)}}, "unreachable"),
-        ({"failed_in": {"n1": "ib"}}, "failed in ib"),
-        ({"skipped": [skipped("n1", "ib", "no such program")]}, "skipped: ib: no such program"),
-        ({"skipped": [skipped("n1", "ib", "failed: no package")]}, "failed: no package"),
-        ({"skipped": [skipped("n1", "stream", "no compiler")]}, "left out of the run"),
-        ({"finished_at": None}, "no record so far: the run has not ended"),
-        ({}, "left out of the run"),
-        ({"playbook": "trueup import"}, "no imported log has it"),
-    ],
-)
+@parametrized(("change", "why"))
 def test_why_a_measured_node_lacks_a_benchmark(change: dict[str, Any], why: str) -> None:
     assert why_missing("n1", run(expected=["n1"], **change), "ib") == why
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"expected": "n1"}, "`$.expected`"),
-        ({"expected": [1]}, "`$.expected[0]`"),
-        ({"failed_in": {"n1": 2}}, "`$.failed_in[...]`"),
-    ],
-)
+@parametrized(("change", "reason"))
 def test_the_reader_refuses_what_this_could_not_read(
     tmp_path: Path, change: dict[str, Any], reason: str
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_analysis.figures.flops import peak_of_size, published
 from trueup_node.benchmarks.megatron.flops import Model, article_flops
 from trueup_node.errors import BadInput
@@ -101,14 +102,7 @@ def test_bad_input_is_one_sentence(told: Any, words: list[str], message: str) ->
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        ("Standard_HB120rs_v3", "has no GPU"),
-        ("Standard_NV6ads_A10_v5", "has a share of a A10-24GB"),
-        ("Standard_ND40rs_v2", "no datasheet peak of a V100"),
-    ],
-)
+@parametrized(("size", "message"))
 def test_a_size_without_a_peak_is_refused(size: str, message: str) -> None:
     with pytest.raises(BadInput, match=re.escape(message)):
         peak_of_size(size, CATALOG)

@@ -268,10 +268,7 @@ def test_only_what_is_young_enough_is_judged(call_trueup: Any, tmp_path: Path) -
     assert call_trueup("health", folder, "--max-age", "40000d").status == 0
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [("--max-age", "young"), ("--all", "--run", RUN), ("--max-age", "1d", "--since", "2h")],
-)
+@parametrized("wrong")
 def test_runs_that_cannot_be_meant_are_wrong_usage(
     call_trueup: Any, tmp_path: Path, wrong: tuple[str, ...]
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from record_schema import RECORDS
 from trueup_analysis.figures.imported import Place, labels
 from trueup_node import record as records
@@ -223,21 +224,7 @@ def test_standard_input_is_the_node_that_it_names_or_another_one(
     assert set(outcomes(results)) == {"gpu-1", "standard-input", "standard-input-2"}
 
 
-@pytest.mark.parametrize(
-    ("sources", "earlier", "expected"),
-    [
-        (["/a/n1/x.log", "/a/n2/x.log"], [], ["n1", "n2"]),
-        (["/a/n1/out/x.log", "/a/n2/out/x.log"], [], ["n1", "n2"]),
-        (["/c1/n1/x.log", "/c1/n2/x.log", "/c2/n1/x.log"], [], ["c1-n1", "c1-n2", "c2-n1"]),
-        (["/a/x.log", "/a/n2/x.log"], [], ["x.log", "n2"]),
-        (["/a/n1/deep/x.log", "/a/n2/x.log"], [], ["n1-deep", "n2"]),
-        (["/a/x.log", "/a/x.txt"], [], ["x.log", "x.txt"]),
-        (["/a/b c.log", "/a/b-c.log"], [], ["b-c.log", "b-c.log-2"]),
-        (["/n1", "/a/n1/x.log", "/a/n2/x.log"], [], ["n1", "n1-2", "n2"]),
-        (["/a/n2/x.log"], [("/a/n1/x.log", "x.log")], ["n2"]),
-        (["/a/n1/x.log"], [("/a/n1/x.log", "x.log")], ["x.log"]),
-    ],
-)
+@parametrized(("sources", "earlier", "expected"))
 def test_no_two_logs_have_one_label(
     sources: list[str], earlier: list[tuple[str, str]], expected: list[str]
 ) -> None:

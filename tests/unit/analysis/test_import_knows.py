@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from record_schema import RECORDS
 from trueup_analysis.figures.contradictions import Gpu, gpus_in
 from trueup_analysis.figures.imported import Place, labels
@@ -94,29 +95,7 @@ def edited(log: str, tmp_path: Path, old: str, new: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("log", "old", "new", "sentence"),
-    [
-        (
-            ONE_NODE,
-            "device  1 [0002:00:00] NVIDIA A100-SXM4-40GB",
-            "device  1 [0002:00:00] NVIDIA H100 80GB HBM3",
-            "it names two kinds of GPU, A100 SXM 40 GB and H100 80 GB",
-        ),
-        (
-            "stream/stream510.txt",
-            "Number of Threads requested = 2\nNumber of Threads counted = 2",
-            "Number of Threads requested = 240\nNumber of Threads counted = 240",
-            f"it had 1 rank x 240 threads, and 1 node of {NDV4} has 96 vCPUs",
-        ),
-        (
-            "stream/stream510.txt",
-            "STREAM version",
-            f"host of size {HBV3}\nSTREAM version",
-            f"it names the VM size {HBV3}, and --size is {NDV4}",
-        ),
-    ],
-)
+@parametrized(("log", "old", "new", "sentence"))
 def test_a_log_that_contradicts_itself_or_its_size_is_refused(
     call_trueup: Any, results: Path, tmp_path: Path, log: str, old: str, new: str, sentence: str
 ) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from forged import forge
+from helpers import parametrized
 from record_schema import RECORDS
 from trueup_analysis import packed
 from trueup_analysis.cases import as_figures
@@ -126,15 +127,7 @@ def test_schema_and_reader_agree_on_every_mutation(tmp_path: Path) -> None:
     assert verdicts == {True, False}
 
 
-@pytest.mark.parametrize(
-    ("changes", "valid"),
-    [
-        ({"outcome": "failed", "reason": "out of memory", "metrics": []}, True),
-        ({"outcome": "invalid", "reason": "norms differ"}, True),
-        ({"outcome": "failed", "reason": ""}, False),
-        ({"outcome": "ok", "metrics": []}, False),
-    ],
-)
+@parametrized(("changes", "valid"))
 def test_schema_and_reader_agree_on_outcomes(
     tmp_path: Path, changes: dict[str, Any], *, valid: bool
 ) -> None:
@@ -504,15 +497,7 @@ def test_a_raw_output_elsewhere_is_refused(tmp_path: Path, path: str) -> None:
         load([results])
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "name"),
-    [
-        ('"outcome": "ok"', '"outcome": "failed", "outcome": "ok"', "outcome"),
-        ('"outcome": "ok"', '"outcome" : "failed", "outcome": "ok"', "outcome"),
-        ('"unit": "s"', '"unit": "s", "unit": "s"', "unit"),
-        ('"parameters": {', '"parameters": {"a:": 1, "a:": 2, ', "a:"),
-    ],
-)
+@parametrized(("before", "after", "name"))
 def test_a_name_that_stands_twice_is_refused(
     tmp_path: Path, before: str, after: str, name: str
 ) -> None:
@@ -531,17 +516,7 @@ def test_marks_of_json_in_a_text_are_no_names(tmp_path: Path) -> None:
     assert load([made.write(tmp_path, [record])]).excluded == []
 
 
-@pytest.mark.parametrize(
-    ("figure", "reason"),
-    [
-        (made.figure("run_time", 1.0, "ms", "lower"), "run_time is 1 ms, and records hold it in s"),
-        (made.figure("run_time", 1.0, "1", "lower"), "run_time is 1 1, and records hold it in s"),
-        (
-            made.figure("busbw", 1.0, "GB/s", "higher"),
-            "busbw is 1 GB/s, and records hold it in byte/s",
-        ),
-    ],
-)
+@parametrized(("figure", "reason"))
 def test_a_unit_that_records_do_not_have_is_refused(
     tmp_path: Path, figure: dict[str, Any], reason: str
 ) -> None:
@@ -568,24 +543,7 @@ def _spoilt(name: str, value: Any) -> Any:
     return change
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("figure.value", -1.0, "value of run_time (-1.0) in record 2 is out of range"),
-        ("figure.value", 0.0, "value of run_time (0.0) in record 2 is out of range"),
-        ("figure.value", float("nan"), "value of run_time (nan) in record 2 is out of range"),
-        ("figure.value", float("inf"), "value of run_time (inf) in record 2 is out of range"),
-        ("figure.value", None, "value of run_time (nan) in record 2 is out of range"),
-        ("figure.direction", "up", "direction of run_time"),
-        ("ranks", 0, "ranks of record 2 (devito other made-1) is missing or out of range"),
-        ("gpus", -1, "gpus of record 2"),
-        ("duration_seconds", float("nan"), "duration_seconds of record 2"),
-        ("outcome", "great", "outcome of record 2"),
-        ("node", None, "nodes of record 2"),
-        ("parameters", "[]", "parameters is '[]'"),
-        ("command", "{", "command is '{'"),
-    ],
-)
+@parametrized(("name", "value", "said"))
 def test_a_packed_file_is_held_to_what_a_record_is(
     tmp_path: Path, name: str, value: Any, said: str
 ) -> None:
@@ -605,14 +563,7 @@ def test_published_results_become_cases() -> None:
     assert re.match(r"reference_results\.csv: \d+ rows of \d+ other benchmarks", loaded.notes[0])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("benchmark", "bench"), "header lacks benchmark"),
-        (("184.39", "fast"), ":2: 'fast' is not a number"),
-        (("211.24,GFLOP/s", "211.24,MFLOP/s"), ":3: metric throughput in 'MFLOP/s'"),
-    ],
-)
+@parametrized(("change", "message"))
 def test_a_spoilt_reference_table_is_refused_with_the_line(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import made
 import pytest
+from helpers import parametrized
 from trueup_analysis.figures.prices import read_prices
 from trueup_analysis.figures.serving import Sweep, sweeps
 from trueup_analysis.figures.terms import ServiceLevel, Terms
@@ -104,16 +105,7 @@ def test_rates_are_a_sweep_of_their_own(tmp_path: Path) -> None:
     assert [len(item.rows) for item in found] == [8, 8]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"parameters": {"server_arguments": '{"max-num-seqs":64}'}},
-        {"software": {"vllm": "0.33.0"}},
-        {"region": "westus2"},
-        {"gpus": 4},
-        {"parameters": {"profile": "chat"}},
-    ],
-)
+@parametrized("changes")
 def test_other_servers_are_no_loads_of_a_sweep(tmp_path: Path, changes: dict[str, Any]) -> None:
     found = sweeps(priced(tmp_path, [at(load_) for load_ in LOADS] + [at(3, **changes)]))
     assert [len(item.rows) for item in found] == [8]
@@ -210,16 +202,7 @@ def test_the_command_writes_the_sweep_in_every_form(run, tmp_path: Path) -> None
     assert (status, out, "0 ms TTFT is not above zero" in err) == (1, "", True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, "output tokens/s per GPU; beside each place its load and its US$ per million"),
-        (
-            {"vm_size": None, "region": None, "offer": None, "gpus": 0},
-            "its load. The server runs on CPUs: per node. No US$: made-1 has no price.",
-        ),
-    ],
-)
+@parametrized(("changes", "words"))
 def test_the_report_plots_users_against_the_machine(
     tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:

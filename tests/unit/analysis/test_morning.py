@@ -17,7 +17,7 @@ import made
 import pytest
 import yaml
 from fleet import FAULTS, fleet
-from helpers import ROOT
+from helpers import ROOT, parametrized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,10 +167,7 @@ def test_a_fleet_that_fell_by_12_percent_is_told(call_trueup: Any, tmp_path: Pat
     assert "fell by 12.0 %" in done.out
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"),
-    [("slack", ["text"]), ("teams", ["attachments", 0, "content", "body", 0, "text"])],
-)
+@parametrized(("kind", "path"))
 def test_chat_services_get_their_own_form(
     call_trueup: Any, tmp_path: Path, server: Any, kind: str, path: list[Any]
 ) -> None:

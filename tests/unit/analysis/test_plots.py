@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from helpers import parametrized
 from PIL import Image
 from trueup_analysis.render.plots.cells import draw_matrix
 from trueup_analysis.render.plots.curves import draw_lines, draw_roofline, draw_scaling
@@ -236,14 +237,7 @@ def test_a_matrix_of_one_value(value: float) -> None:
     assert len({tuple(cell) for cell in cells.reshape(-1, 4).tolist()}) == 1
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (((1.0,),), "not 2 rows of 2"),
-        (((1.0, 2.0), (1.0,)), "not 2 rows of 2"),
-        (((None, None), (None, None)), "none of 2 x 2 pairs was measured"),
-    ],
-)
+@parametrized(("values", "message"))
 def test_a_matrix_that_is_none(values: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         drawn(draw_matrix, MATRIX, row_labels=GPUS[:2], column_labels=GPUS[:2], values=values)

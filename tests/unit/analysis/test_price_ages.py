@@ -14,7 +14,6 @@ from trueup_analysis.figures.prices import Book, day_of_reading, standing
 
 SIZE = "Standard_HB120rs_v3"
 DAY = date(2026, 11, 29)
-FIXTURE = "2024-era; use only as a test fixture"
 AGE = "164 days old on 2026-11-29"
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -42,13 +41,7 @@ def test_a_price_ranks_with_a_date_and_is_old_after_90_days(
     assert found.age_days == pytest.approx(days, nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("price", "reason"),
-    [
-        (row(0.396, ""), "has no price that counts, for it has no date (a table)"),
-        (row(0.396, "2026-11-01", FIXTURE), "for the table marks it as a test fixture (a table)"),
-    ],
-)
+@parametrized(("price", "reason"))
 def test_a_price_that_may_not_rank_counts_nowhere(price: dict[str, Any], reason: str) -> None:
     book = Book([price], None, DAY)
     assert book.find(SIZE, "eastus", "linux", "spot") is None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_analysis import front
 from trueup_analysis.read import read
 from trueup_analysis.rooms import marks, tools
@@ -21,14 +22,7 @@ def test_every_parser_with_a_tool_name_is_found() -> None:
     assert {"devito", "stream"} <= set(tools())
 
 
-@pytest.mark.parametrize(
-    ("path", "tool", "name"),
-    [
-        ("devito/openmp.log", "devito", "run_time"),
-        ("stream/stream510.txt", "stream", "triad_rate"),
-        ("stream/kernel_streaming.json", "stream", "triad_rate"),
-    ],
-)
+@parametrized(("path", "tool", "name"))
 def test_the_tool_is_found_out_and_read(path: str, tool: str, name: str) -> None:
     text = (DATA / path).read_text(encoding="utf-8")
     reading = read(text, source=path)
@@ -37,26 +31,7 @@ def test_the_tool_is_found_out_and_read(path: str, tool: str, name: str) -> None
     assert read(text, source=path, tool=tool) == reading
 
 
-@pytest.mark.parametrize(
-    ("text", "tool", "message"),
-    [
-        ("hello", None, "x: no known tool's output; say which with --benchmark"),
-        ("# Benchmarking OpenAI\n\nRun it.\n", None, "x: no known tool's output; say which with"),
-        # AWS Neuron's nccom-test.
-        (
-            "size(B) count(elems) type time:avg(us) algbw(GB/s) busbw(GB/s)\n"  # noqa: ISC004
-            "8       2            fp32 63.52        0.00        0.00\n"
-            "Avg bus bandwidth:      0.2346GB/s\n",
-            None,
-            "x: no known tool's output; say which with --benchmark",
-        ),
-        ("", None, "x is empty"),
-        (" \n", "devito", "x is empty"),
-        ("hello", "hpc", "no parser for 'hpc'; did you mean hpcg?"),
-        ("hello", "wind", "no parser for 'wind'; there are azcopy, aznhc, babelstream, blob_copy"),
-        ("hello", "devito", "x: "),
-    ],
-)
+@parametrized(("text", "tool", "message"))
 def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(text, source="x", tool=tool)

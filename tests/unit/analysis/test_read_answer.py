@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from trueup_analysis.render import table
 from trueup_analysis.sheets.sheet import Sheet
 
@@ -70,10 +71,7 @@ def fragment(log: Path, *, with_devices: bool = False) -> Path:
     return log
 
 
-@pytest.mark.parametrize(
-    ("rate", "word", "status", "share"),
-    [(480.0, "PASS", 0, "100"), (390.0, "FAIL", 1, "81")],
-)
+@parametrized(("rate", "word", "status", "share"))
 def test_the_verdict_and_the_headline_stand_first(
     call_trueup: Any,
     tmp_path: Path,
@@ -128,14 +126,7 @@ def test_the_verdict_is_coloured_on_a_terminal(tone: str, code: str) -> None:
 # --- fragments -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rate", "sentence"),
-    [
-        (8.0, "8.000 GB/s at 16 GiB is 58 times below the 460 GB/s that {} must reach"),
-        (400.0, "400.00 GB/s at 16 GiB is 13 % below the 460 GB/s that {} must reach"),
-        (480.0, "480.00 GB/s at 16 GiB reaches the 460 GB/s that {} must reach"),
-    ],
-)
+@parametrized(("rate", "sentence"))
 def test_a_fragment_is_held_against_the_size(
     call_trueup: Any, tmp_path: Path, rate: float, sentence: str
 ) -> None:

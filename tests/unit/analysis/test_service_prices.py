@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from emulated_cloud import Cloud, Reply, serving
+from helpers import parametrized
 from trueup_analysis.figures import meters
 from trueup_controller.azure import cost
 from trueup_node.errors import BadInput
@@ -235,15 +236,7 @@ def test_a_busy_api_is_asked_again_in_the_midst_of_pages(
     assert (refresh().status, kept(own)) == (0, KEPT)
 
 
-@pytest.mark.parametrize(
-    ("index", "change", "lacks"),
-    [
-        (1, {"retailPrice": None}, "retailPrice"),
-        (8, {"meterName": 7}, "meterName"),
-        (10, {"tierMinimumUnits": "0"}, "tierMinimumUnits"),
-        (12, {"currencyCode": "EUR"}, "currencyCode"),
-    ],
-)
+@parametrized(("index", "change", "lacks"))
 def test_a_changed_schema_is_named_and_nothing_is_written(
     refresh: Any, cloud: Cloud, own: Path, index: int, change: dict[str, Any], lacks: str
 ) -> None:
@@ -255,17 +248,7 @@ def test_a_changed_schema_is_named_and_nothing_is_written(
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"effectiveEndDate": "2025-01-31T00:00:00Z"}, "not in force today"),
-        ({"effectiveStartDate": "2999-01-01T00:00:00Z"}, "not in force today"),
-        ({"retailPrice": 0.0}, "with a price of 0, which is unknown and not free"),
-        ({"unitOfMeasure": "1/Day"}, "in the unit 1/Day"),
-        ({"type": "DevTestConsumption"}, "of type DevTestConsumption"),
-        ({"tierMinimumUnits": 5.0}, "of a volume tier"),
-    ],
-)
+@parametrized(("change", "reason"))
 def test_a_row_that_is_no_price_of_today_is_left_out_and_counted(
     refresh: Any, cloud: Cloud, own: Path, change: dict[str, Any], reason: str
 ) -> None:
@@ -329,24 +312,12 @@ def test_a_month_has_730_hours() -> None:
     assert tariff.usd == pytest.approx(9.6 / 730)
 
 
-@pytest.mark.parametrize(
-    ("sku", "gib", "named"),
-    [
-        ("StandardSSD_LRS", 128, "disk:E10"),
-        ("StandardSSD_LRS", 129, "disk:E15"),
-        ("Premium_LRS", 1024, "disk:P30"),
-        ("Premium_LRS", 40000, ""),
-        ("UltraSSD_LRS", 128, ""),
-    ],
-)
+@parametrized(("sku", "gib", "named"))
 def test_a_disk_bills_by_its_tier(sku: str, gib: float, named: str) -> None:
     assert cost.disk_item(sku, gib) == named
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [({"usd": "-1"}, "usd"), ({"unit": "day"}, "day"), ({"as_of_date": ""}, "date")],
-)
+@parametrized(("change", "word"))
 def test_a_row_that_cannot_be_is_named(tmp_path: Path, change: dict[str, str], word: str) -> None:
     path = tmp_path / "service_prices.csv"
     cells = {**row("nat", 0.04), "from_units": "0", "usd": "0.04", **change}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "serving"
 SIZE = "Standard_ND96isr_H100_v5"
@@ -110,18 +111,7 @@ def test_an_option_says_the_engine_that_a_client_does_not(trueup: Any, tmp_path:
     assert [row["load"] for row in sweep["rows"]] == [8.0, 16.0]
 
 
-@pytest.mark.parametrize(
-    ("name", "output", "gpus"),
-    [
-        ("synthetic_sglang_table.txt", 819.2, None),
-        ("synthetic_trtllm.txt", 6400.0, 2),
-        ("synthetic_trtllm.json", 6400.0, 2),
-        ("synthetic_vllm_throughput.txt", 6348.8, 2),
-        ("synthetic_vllm_latency.txt", 640.0, 1),
-        ("aiperf_0.13.0.json", 1046.0624, None),
-        ("synthetic_llmd_v01_yaml.txt", 400.0, 8),
-    ],
-)
+@parametrized(("name", "output", "gpus"))
 def test_every_tools_tokens_are_priced_and_listed(
     trueup: Any, name: str, output: float, gpus: int | None
 ) -> None:
@@ -137,16 +127,7 @@ def test_every_tools_tokens_are_priced_and_listed(
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "reason"),
-    [
-        ("synthetic_sglang_table.txt", ("--engine", "vllm"), "its engine is sglang, and --engine"),
-        ("synthetic_trtllm.txt", ("--gpus", 4), "it ran on 2 GPUs, and --gpus says 4"),
-        ("synthetic_trtllm.txt", ("--precision", "fp4"), "its precision is FP8, and --precision"),
-        ("synthetic_inferencex.json", (), "it names the GPU H200, and"),
-        ("synthetic_llmd_v02.json", ("--model", "llama"), "its model is Qwen/Qwen3-32B, and"),
-    ],
-)
+@parametrized(("name", "options", "reason"))
 def test_an_option_that_contradicts_the_output_is_refused(
     call_trueup: Any,
     tmp_path: Path,

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from forged import forge
+from helpers import parametrized
 from trueup_analysis import packed, store
 from trueup_analysis.cases import as_figures
 from trueup_analysis.figures.compare import year
@@ -295,18 +296,7 @@ def planted_year(folder: Path) -> Path:
     return made.write(folder, records)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("compare", "2026-11-02", "2026-11-10", "--results"),
-        ("compare", "before", "last", "--results"),
-        ("compare", "2026-11-01..2026-11-03", "2026-11-08..2026-11-12", "--results"),
-        ("history",),
-        ("history", "--figure", "read_bandwidth"),
-        ("history", "--node", "n-[1-4]", "--benchmark", "stream", "--benchmark", "fio"),
-        ("history", "--since", "2026-11-03", "--every-figure"),
-    ],
-)
+@parametrized("words")
 def test_a_store_gives_the_same_answer_as_the_records(
     call_trueup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

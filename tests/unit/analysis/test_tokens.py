@@ -176,24 +176,7 @@ def test_repeats_are_pooled_by_their_median_with_n_and_spread(tmp_path: Path) ->
     assert "30.0 %" in table_format.render(token_sheets.tokens(result))
 
 
-def rates(**values: float) -> list[dict[str, Any]]:
-    return [
-        made.figure(f"{name}_token_throughput", value, "1/s", "higher")
-        for name, value in values.items()
-    ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"outcome": "failed", "reason": "server gone"}, "left out, failed: .*: server gone"),
-        ({"outcome": "invalid", "reason": "12 failed"}, "left out, invalid: .*: 12 failed"),
-        ({"metrics": rates(output=5.0)}, "it holds no total_token_throughput"),
-        ({"metrics": rates(total=5.0)}, "it holds no output_token_throughput"),
-        ({"metrics": rates(output=0.0, total=5.0)}, "it put out no tokens"),
-        ({"metrics": rates(output=6.0, total=5.0)}, r"total_token_throughput \(5\) is below"),
-    ],
-)
+@parametrized(("changes", "reason"))
 def test_what_cannot_be_priced_is_left_out_with_its_reason(
     tmp_path: Path, run, changes: dict[str, Any], reason: str
 ) -> None:

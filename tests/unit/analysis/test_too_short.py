@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
+from helpers import parametrized
 from made import record
 from trueup_analysis.figures.too_short import marked
 
@@ -22,32 +22,7 @@ def of(benchmark: str, *metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
     return marked(record(benchmark=benchmark, metrics=list(metrics), **more), CATALOG)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "metrics", "outcome"),
-    [
-        ("devito", [row("run_time", 0.24, statistic="median", n=3)], "too_short"),
-        ("devito", [row("run_time", 1.0, statistic="median", n=3)], "ok"),
-        # Repeats are runs of their own: three of 0.5 s are not 1.5 s.
-        ("devito", [row("run_time", 0.5, statistic="median", n=3)], "too_short"),
-        ("gromacs", [row("run_time", 0.99, statistic="single", n=1)], "too_short"),
-        ("hpl", [row("hpl_time", 0.02, statistic="single", n=1)], "too_short"),
-        # Iterations follow each other.
-        ("megatron", [row("step_time", 0.1, statistic="median", n=20)], "ok"),
-        ("megatron", [row("step_time", 0.01, statistic="median", n=20)], "too_short"),
-        (
-            "vllm",
-            [row("requests_completed", 10, "1"), row("request_throughput", 100, "1/s")],
-            "too_short",
-        ),
-        (
-            "vllm",
-            [row("requests_completed", 1000, "1"), row("request_throughput", 100, "1/s")],
-            "ok",
-        ),
-        # STREAM repeats until it has measured enough, however short one loop is.
-        ("stream", [row("triad_rate", 3e11, "byte/s")], "ok"),
-    ],
-)
+@parametrized(("benchmark", "metrics", "outcome"))
 def test_less_than_a_second_is_marked(
     benchmark: str, metrics: list[dict[str, Any]], outcome: str
 ) -> None:

@@ -95,9 +95,6 @@ def test_a_file_that_is_not_that_gives_no_sha256(tmp_path: Path, made: Any, said
         sha256_of(path)
 
 
-NVIDIA = "CN=NVIDIA Corporation, OU=2-J, O=NVIDIA Corporation, L=Santa Clara, S=California, C=US"
-
-
 @parametrized(("answer", "said"))
 def test_what_windows_says_of_a_signature(answer: Any, said: list[str]) -> None:
     found = refusals(answer, "x")

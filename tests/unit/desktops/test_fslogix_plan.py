@@ -71,19 +71,6 @@ def values(asked: PlanInputs) -> dict[str, Any]:
 # ---- what it needs besides ----------------------------------------------------------------------
 
 
-def after(result: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """windows_facts of the host once the items are applied."""
-    keys = {path.casefold(): (path, dict(one["values"])) for path, one in before.items()}
-    types = {"dword": "REG_DWORD", "string": "REG_SZ", "multistring": "REG_MULTI_SZ"}
-    for item in result["settings"]["registry"]:
-        _, held = keys.setdefault(item["path"].casefold(), (item["path"], {}))
-        for name in [name for name in held if name.casefold() == item["name"].casefold()]:
-            del held[name]
-        if item["state"] == "present":
-            held[item["name"]] = {"type": types[item["type"]], "data": item["data"]}
-    return {path: {"values": held, "keys": []} for path, held in keys.values()}
-
-
 # ---- storage keys -------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import pytest
 from ansible.module_utils.common import warnings
 from ansible.module_utils.common.warnings import warn
 from bench_modules import COMMON, FakeRun
-from helpers import ROOT
+from helpers import ROOT, parametrized
 from record_schema import RECORDS
 from trueup_controller.desktops.windows_bench import MOST_BYTES, completed, measured
 from trueup_node import benchmarks
@@ -217,14 +217,7 @@ def test_of_an_output_without_end_the_ends_are_kept() -> None:
     assert completed(["a"], {**RESULT, "stderr": {**told, "end": "", "size": MOST_BYTES}}).cut == ()
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"sessions": "many"}, "nv_a10:"),
-        ({"unknown": 1}, "nv_a10: unknown. Supported parameters"),
-        ({"encoder": "h265_nvenc"}, "value of encoder must be one of"),
-    ],
-)
+@parametrized(("given", "message"))
 def test_arguments_of_the_wrong_kind_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         run(Made(), **given)

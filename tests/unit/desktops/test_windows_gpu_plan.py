@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import parametrized
 from role_plans import ROOT, asked
 from role_plans import windows_node as host
 from trueup_controller.desktops.windows_gpu import address, ended, pinned, plan
@@ -43,12 +44,6 @@ def found(
         "asked_at": NOW,
     }
     return {"trueup_gpu": state, "registry": {TS: None, WS: None, NOTES: None, **(registry or {})}}
-
-
-def key(**values: Any) -> dict[str, Any]:
-    kinds = {int: "REG_DWORD", str: "REG_SZ"}
-    typed = {name: {"type": kinds[type(v)], "data": v} for name, v in values.items()}
-    return {"values": typed, "keys": []}
 
 
 def values(
@@ -116,19 +111,7 @@ def test_a_manifest_that_does_not_say_it(on: Any, options: dict[str, Any], said:
         address(driver)
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        (0, ""),
-        (1, ""),
-        (3010, ""),
-        (100, "status 100: it found no GPU that it is for, or failed"),
-        (240, "status 240: it did not end in time"),
-        (840, "status 840: it did not end in time"),
-        (-1, "status -1: see"),
-        (2, "status 2: see"),
-    ],
-)
+@parametrized(("status", "said"))
 def test_how_the_installer_may_end(status: int, said: str) -> None:
     why = ended(status, {"version": "574.24"})
     assert why.startswith(f"NVIDIA's installer of driver 574.24 ended with {said}" if said else "")

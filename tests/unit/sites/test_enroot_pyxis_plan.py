@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers import parametrized
 from trueup_controller.sites.enroot_pyxis import (
     config_problems,
     kernel_problems,
@@ -12,7 +13,6 @@ from trueup_controller.sites.enroot_pyxis import (
 from trueup_node.errors import BadInput
 
 CONF = "/etc/enroot/enroot.conf"
-STACK = "/etc/slurm/plugstack.conf"
 
 
 def has(path: str, *lines: str) -> str:
@@ -41,16 +41,7 @@ def test_what_is_not_understood_is_refused(line: str) -> None:
         read_look(f"answer\ta\tb\n{line}\n")
 
 
-@pytest.mark.parametrize(
-    ("kernel", "words"),
-    [
-        ({}, []),
-        ({"user.max_user_namespaces": 2, "kernel.unprivileged_userns_clone": 1}, []),
-        ({"user.max_user_namespaces": 0}, ["user.max_user_namespaces is 0"]),
-        ({"user.max_mnt_namespaces": 1}, ["user.max_mnt_namespaces is 1"]),
-        ({"kernel.unprivileged_userns_clone": 0}, ["kernel.unprivileged_userns_clone is 0"]),
-    ],
-)
+@parametrized(("kernel", "words"))
 def test_what_the_kernel_forbids_is_named(kernel: dict[str, int], words: list[str]) -> None:
     found = kernel_problems({"kernel": kernel})
     assert [word in sentence for word, sentence in zip(words, found, strict=True)] == [True] * len(
@@ -58,21 +49,7 @@ def test_what_the_kernel_forbids_is_named(kernel: dict[str, int], words: list[st
     )
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({}, []),
-        ({STACK: ["include /etc/slurm/plugstack.conf.d/*"]}, []),
-        ({STACK: ["  include plugstack.conf.d/*.conf"]}, []),
-        ({STACK: ["#include /etc/slurm/plugstack.conf.d/*"]}, ["add the line `include"]),
-        ({STACK: ["required /usr/lib/x.so"]}, ["does not include the files"]),
-        ({CONF: ["#ENROOT_DATA_PATH /x", "ENROOT_OTHER y"]}, []),
-        ({CONF: ["ENROOT_DATA_PATH=/x"]}, ["sets ENROOT_DATA_PATH, and enroot takes"]),
-        ({CONF: ["\tENROOT_DATA_PATH\t/x"]}, ["sets ENROOT_DATA_PATH"]),
-        ({f"{STACK}.d/pyxis.conf": ["required /opt/pyxis/spank_pyxis.so"]}, ["another's"]),
-        ({f"{STACK}.d/pyxis.conf": ["# Written by trueup (role enroot_pyxis)."]}, []),
-    ],
-)
+@parametrized(("files", "words"))
 def test_other_configuration_that_keeps_ours_out_is_named(
     files: dict[str, list[str]], words: list[str]
 ) -> None:
