@@ -128,13 +128,8 @@ class GpuCopyOutput:
         return rows
 
 
-def is_possible(rate: float) -> bool:
-    """Whether a GPU can have a rate, in byte/s."""
-    return 0 < rate < _MOST
-
-
 def possible(rate: float, line: Line, label: str) -> float:
     """A rate in byte/s, refused where no GPU can have it."""
-    if not is_possible(rate):
+    if not 0 < rate < _MOST:
         raise line.error(f"{label} {rate / GB:g} GB/s is not a bandwidth that a GPU can have")
     return rate
