@@ -23,7 +23,7 @@ from ...reading import Line, decoded, digest, lines_of, refuse_after
 from .bandwidth_test import bandwidth_test
 from .nvbandwidth import nvbandwidth
 from .peers import TITLE, peer_test
-from .result import KINDS, GpuCopyOutput
+from .result import KINDS, GpuCopyOutput, possible
 from .signatures import MATRIX_OF_NVBANDWIDTH, MATRIX_OF_PEERS, OUR_MARK, OUR_TOOL
 
 __all__ = ("KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy")
@@ -189,7 +189,8 @@ def _pytorch(lines: Sequence[Line]) -> GpuCopyOutput:
         if test["seconds"] is None:
             missing.append((gpus[0], gpus[1]))
         else:
-            part.add(test["test"], gpus, [moved / seconds for seconds in test["seconds"]])
+            rates = [possible(moved / each, line, test["test"]) for each in test["seconds"]]
+            part.add(test["test"], gpus, rates)
     if missing or "p2p" in part.figures:
         part.peer_test = "write"
         part.reached(missing, data["gpus"])
