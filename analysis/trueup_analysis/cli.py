@@ -19,7 +19,7 @@ from trueup_node.errors import BadInput, TrueupError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from .commands.interface import PROGRESS, examples, print_, say, sentence, unwritten
+from .commands.interface import PROGRESS, examples, put, say, sentence, unwritten
 from .commands.usage import usage
 
 EXIT_CODES = (
@@ -161,7 +161,7 @@ def _say_version(is_requested: bool) -> None:
         number = version("trueup")
     except PackageNotFoundError:
         number = "of a checkout that is not installed"
-    print_(f"trueup {number}\n")
+    put(f"trueup {number}\n")
     raise typer.Exit
 
 
@@ -192,7 +192,7 @@ def _trueup(
     if context.invoked_subcommand is None:
         from .commands.start import next_commands  # noqa: PLC0415 WHY: no other command needs it
 
-        print_(next_commands(Path()))
+        put(next_commands(Path()))
 
 
 def _import_help() -> None:

@@ -18,7 +18,7 @@ from .interface import (
     examples,
     flag,
     option,
-    print_,
+    put,
     say_warnings,
     taking,
 )
@@ -137,11 +137,11 @@ def advise(
             **_BESIDE,
         }
         lines = [f"  {name:12} {title}" for name, title in titles.items()]
-        print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
+        put("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
         return
     kind, inputs, need = _work(work, values or [], from_log)
     if not inputs and need is None:
-        print_(f"{_known_of(kind, common.catalog)}\n{_questions(kind)}")
+        put(f"{_known_of(kind, common.catalog)}\n{_questions(kind)}")
         return
     knowledge = _known(common.catalog, results or [], every_run=every_run)
     advice = answered(
@@ -190,7 +190,7 @@ def _services(inputs: dict[str, str], catalog: Path | None, *, explain: bool) ->
     from ..sheets import advise_services as sheets
 
     if not inputs:
-        print_(f"{_SERVICE} asks (NAME=VALUE):\n{inspect.cleandoc(services.Needs.__doc__ or '')}\n")
+        put(f"{_SERVICE} asks (NAME=VALUE):\n{inspect.cleandoc(services.Needs.__doc__ or '')}\n")
         raise typer.Exit
     needs, catalog_services = services.needs_of(inputs), services.read_services(catalog)
     today = day_of_reading()

@@ -24,7 +24,7 @@ from .interface import (
     flag,
     group,
     option,
-    print_,
+    put,
     say,
     taking,
     write,
@@ -147,7 +147,7 @@ def open_(
         return
     for suspect in suspects:
         with journal.together(results):
-            print_(_open_or_add(results, suspect, resource_id) + "\n")
+            put(_open_or_add(results, suspect, resource_id) + "\n")
 
 
 def _failed(query: RecordQuery, results: Path) -> list[Suspect]:
@@ -352,7 +352,7 @@ def next_(
     plays = _playbooks(inventory, results)
     if dry_run:
         for item in chosen:
-            print_(_dry(item, plays))
+            put(_dry(item, plays))
         return
     cloud = _cloud(report_by, subscription, cluster)
     ports = _ports(None if no_scheduler else scontrol, cloud, plays, results)
@@ -451,7 +451,7 @@ def _advance(results: Path, case: Case, ports: Ports, permit: Permit) -> bool:
     except TrueupError as error:
         say(f"trueup: error: {case.id}: {error}")
         return True
-    print_(_standing(result))
+    put(_standing(result))
     return bool(result.refusal) or result.next.actor == "operator"
 
 
@@ -518,7 +518,7 @@ def record(
         item = file.read()
         step = by_hand.step(item, fact.value, {**facts, "archive": str(archive or "")}, _now())
         item = file.append(item, step)
-    print_(f"{item.id} {item.node}: {item.state}\n")
+    put(f"{item.id} {item.node}: {item.state}\n")
 
 
 @app.command(
@@ -543,7 +543,7 @@ def close(
     with file.alone():
         was_out = file.read().is_out
         file.append(file.read(), Closed(at=_now(), by="operator", reason=reason.strip()))
-    print_(f"{item.id} {item.node}: closed\n")
+    put(f"{item.id} {item.node}: closed\n")
     if was_out:
         say(f"{item.node} is still drained: `scontrol update NodeName={item.node} State=RESUME`")
 

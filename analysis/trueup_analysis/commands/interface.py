@@ -208,22 +208,6 @@ def errors_end_with(status: int) -> Iterator[None]:
         raise typer.Exit(status) from error
 
 
-def print_(text: str) -> None:
-    """Write and flush, while an error can still be told; typer ends quietly on a broken pipe."""
-    write_out([text])
-
-
-def write_out(parts: Iterable[str]) -> None:
-    PROGRESS.end()
-    try:
-        sys.stdout.writelines(parts)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise BadInput(unwritten(error)) from error
-
-
 def unwritten(error: OSError) -> str:
     """The message where standard output cannot be written. The rest of its buffer goes nowhere: it
     would fail once more when the interpreter ends."""
@@ -292,10 +276,11 @@ def write(sheets: Sequence[Sheet], format_: Format, output: Path | None) -> None
     from ..render import csv, json, markdown, table
 
     if format_ is Format.table:
-        colour = output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        looked_at = output is None and sys.stdout.isatty()
+        is_looked_at = output is None and sys.stdout.isatty()
+        colour = is_looked_at and "NO_COLOR" not in os.environ
         # Not os.get_terminal_size, which knows neither COLUMNS nor terminals that say 0.
-        width = shutil.get_terminal_size((table.WIDTH, 24)).columns if looked_at else table.WIDTH
+        columns = shutil.get_terminal_size((table.WIDTH, 24)).columns
+        width = columns if is_looked_at else table.WIDTH
         put(table.render(sheets, width=width, colour=colour), output)
     elif format_ is Format.csv:
         _put(csv.parts(sheets), output)
@@ -304,14 +289,23 @@ def write(sheets: Sequence[Sheet], format_: Format, output: Path | None) -> None
         put(render(sheets), output)
 
 
-def put(text: str, output: Path | None) -> None:
+def put(text: str, output: Path | None = None) -> None:
+    """Write a text to a file, else to standard output."""
     _put([text], output)
 
 
 def _put(parts: Iterable[str], output: Path | None) -> None:
-    """Write a text that is made as it is written."""
+    """Write a text that is made as it is written. Standard output is flushed while an error can
+    still be told; typer ends quietly on a broken pipe."""
     if output is None:
-        write_out(parts)
+        PROGRESS.end()
+        try:
+            sys.stdout.writelines(parts)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise BadInput(unwritten(error)) from error
         return
     if not output.name:
         raise BadInput(f"--output {output} is no file; name one")

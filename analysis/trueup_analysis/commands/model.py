@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .interface import PROGRESS, Common, examples, flag, option, print_, say_warnings, taking
+from .interface import PROGRESS, Common, examples, flag, option, put, say_warnings, taking
 from .records import RESULTS, load_results, say_notes
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _knowledge(catalog: Path | None, results: Sequence[Path]) -> Knowledge:
 
 def _print_recipe(text: str, output: Path | None) -> None:
     if output is None:
-        print_(text)
+        put(text)
         return
     try:
         output.write_text(text, encoding="utf-8")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .interface import CatalogOption, examples, flag, option, print_, say
+from .interface import CatalogOption, examples, flag, option, put, say
 from .records import RESULTS, load_all
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def morning(
             )
         return
     message = _message(results, max_age, catalog, site_file)
-    print_(message.text + "\n")
+    put(message.text + "\n")
     if message.is_news or always:
         _send(message, webhook=webhook, kind=kind, mail=mail or [], hook=hook)
     if message.is_news:
@@ -147,7 +147,7 @@ def _set_up(
 
     files = timer_files(timer.value, inventory=inventory, at=at, options=options)
     if not is_installed:
-        print_("".join(f"# {path}\n{text}\n" for path, text in files.items()))
+        put("".join(f"# {path}\n{text}\n" for path, text in files.items()))
         return
     if timer is not Timer.systemd:
         raise typer.BadParameter("--install installs units of systemd; the others are printed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup_node.errors import BadInput
 
-from .interface import CatalogOption, examples, option, print_, taking
+from .interface import CatalogOption, examples, option, put, taking
 from .records import Billing, RecordQuery, end_incomplete, filters, load_with_others, say_notes
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def report(
         changes=since_run_before(every, loaded),
     )
     say_notes(loaded)
-    print_(f"{page}\n")
+    put(f"{page}\n")
     end_incomplete(loaded)
 
 
