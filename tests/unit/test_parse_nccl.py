@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_runs import short
+from trueup_node.benchmarks.nccl.case import explain
 from trueup_node.benchmarks.nccl.output import OPERATIONS, parse_nccl
 from trueup_node.benchmarks.nccl.signatures import SIGNATURE
 from trueup_node.errors import ParseError
@@ -283,6 +284,14 @@ def without(text: str, *patterns: str) -> str:
     for pattern in patterns:
         text = damage.changed(text, pattern, "", count=0)
     return text
+
+
+def test_wrong_values_fail_without_the_verdict_below_the_table() -> None:
+    text = without(recorded("wrong_values.txt"), r"^# Out of bounds values.*\n")
+    output = parse_nccl(text)
+    assert output.unverified
+    assert output.checks == {"values_correct": False}
+    assert explain(text) == explain(recorded("wrong_values.txt"))
 
 
 HEADER, RANKS = r"^# nThread.*\n", r"^# +Rank .*\n"

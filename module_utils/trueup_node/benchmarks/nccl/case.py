@@ -357,11 +357,11 @@ def explain(text: str) -> Optional[str]:
 
 
 def _wrong_values(output: NcclOutput) -> Optional[str]:
-    if output.out_of_bounds is None:
-        return "nccl-tests did not check its results (validation: 0)"
     if output.wrong_rows:
         sizes = ", ".join(dict.fromkeys(str(row.size) for row in output.wrong_rows))
         return f"wrong values in the results of {sizes} bytes"
+    if output.out_of_bounds is None:
+        return "nccl-tests did not check its results (validation: 0)"
     if output.out_of_bounds:
         return f"{output.out_of_bounds} results out of bounds"
     if output.average_ok is False:
