@@ -37,14 +37,15 @@ def parametrized(names: str | tuple[str, ...], **options: Any) -> Callable[[Any]
     columns = names if isinstance(names, str) else ", ".join(names)
 
     def decorate(test: Any) -> Any:
-        rows = _tables(test.__module__)[f"{test.__name__}: {columns}"]
+        rows = tables(test.__module__)[f"{test.__name__}: {columns}"]
         return pytest.mark.parametrize(names, rows, **options)(test)
 
     return decorate
 
 
 @functools.cache
-def _tables(module: str) -> dict[str, list[Any]]:
+def tables(module: str) -> dict[str, list[Any]]:
+    """By the line above them, the rows of a module's file."""
     text = (ROOT / "tests" / "data" / "cases" / f"{module}.txt").read_text(encoding="utf-8")
     tables: dict[str, list[Any]] = {}
     for line in text.splitlines():

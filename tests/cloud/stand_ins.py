@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from emulated_cloud import containers, images
+from emulated_cloud import containers, images, netns
 from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "molecule" / "_shared" / "replicas"))
@@ -56,6 +56,24 @@ def _table(path, *arguments, **how):
 
 builtins.open = _table
 '''
+
+
+def podman(*argv: str, check: bool = True) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["podman", *argv],
+        env={**os.environ, **images.PODMAN},
+        check=check,
+        capture_output=True,
+        text=True,
+    )
+
+
+def left(cloud: str) -> list[str]:
+    """What there is of a cloud on this host."""
+    names = podman("ps", "--all", "--filter", f"label={containers.LABEL}={cloud}", "--quiet")
+    links = [path.name for path in Path("/sys/class/net").glob(f"tu{cloud}*")]
+    folder = [str(path) for path in [containers.CLOUDS / cloud] if path.exists()]
+    return names.stdout.split() + links + folder + netns.namespaces(f"trueup-cloud-{cloud}")
 
 
 def vendors() -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, containers, impact, serving
 from helpers import ROOT
-from test_containers import left, podman
+from stand_ins import left, podman
 
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/one"
 COMPUTE = f"{GROUP}/providers/Microsoft.Compute"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, containers, images, serving
 from provisioning import RUN, known, made
-from test_containers import left, podman
+from stand_ins import left, podman
 from trueup_controller.azure import self_destruct, template
 
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/trueup-test"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import json
 import re
@@ -93,14 +92,6 @@ def recipe(name: str = "devito-hbv3") -> dict[str, Any]:
     return dict(json.loads((DATA / f"template-{name}.json").read_text(encoding="utf-8")))
 
 
-def part(template: dict[str, Any], name: str) -> dict[str, Any]:
-    [found] = [one for one in template["resources"] if one["name"] == name]
-    return dict(found)
-
-
-SECOND_SUBNET = ("properties", "subnets", "1", "properties", "addressPrefix")
-
-
 def changed(name: str, *path: str, to: Any, of: str = "devito-hbv3") -> dict[str, Any]:
     """A recipe's template with another value at a path of one of its resources."""
     template = recipe(of)
@@ -138,200 +129,6 @@ def test_each_recipe_is_deployed_twice_and_removed_whole(site: Site, name: str) 
     site.ended(reply)
     assert (site.left(), site.code("GET", GROUP)) == ((0, 0, 0), "ResourceGroupNotFound")
     assert site.cloud.hardware.machines == {}
-
-
-# ---- what is refused ----------------------------------------------------------------------------
-
-NODES = ("properties", "virtualMachineProfile")
-
-
-@pytest.mark.parametrize(
-    ("template", "code"),
-    [
-        (changed("nodes", "sku", "capacity", to=101), "InvalidParameter"),
-        (changed("nodes", "sku", "capacity", to=60), "QuotaExceeded"),
-        (changed("nodes", "sku", "name", to="Standard_HB999"), "InvalidParameter"),
-        (changed("nodes", *NODES, "evictionPolicy", to="Delete"), "OperationNotAllowed"),
-        (
-            changed("nodes", *NODES, "securityProfile", to={"securityType": "Standard"}),
-            "BadRequest",
-        ),
-        (
-            changed(
-                "nodes",
-                *NODES,
-                "securityProfile",
-                to={"securityType": "TrustedLaunch"},
-                of="ndv4-training",
-            ),
-            "BadRequest",
-        ),
-        (
-            changed("nodes", *NODES, "storageProfile", "imageReference", "sku", to="2004"),
-            "PlatformImageNotFound",
-        ),
-        (changed("nodes", *NODES, "osProfile", "customData", to="%"), "InvalidParameter"),
-        (
-            changed(
-                "nodes",
-                *NODES,
-                "osProfile",
-                "customData",
-                to=base64.b64encode(b"x" * 65536).decode(),
-            ),
-            "InvalidParameter",
-        ),
-        (changed("nodes", "properties", "upgradePolicy", to=None), "InvalidParameter"),
-        (
-            changed("nodes", "properties", "platformFaultDomainCount", to=None, of="eda-storage"),
-            "InvalidParameter",
-        ),
-        (
-            changed("nodes", "identity", to={"type": "SystemAssigned"}, of="eda-storage"),
-            "InvalidParameter",
-        ),
-        (changed("login", "location", to="atlantis"), "LocationNotAvailableForResourceType"),
-        (changed("login", "location", to=None), "LocationRequired"),
-        (changed("login-ip", "sku", to=None), "IPv4BasicSkuPublicIpCountLimitReached"),
-        (
-            changed("login-ip", "properties", "publicIPAllocationMethod", to="Dynamic"),
-            "StandardSkuPublicIPAddressesMustBeStatic",
-        ),
-        (
-            changed("network", *SECOND_SUBNET, to="10.42.1.0/24"),
-            "NetcfgSubnetRangesOverlap",
-        ),
-        (
-            changed("network", *SECOND_SUBNET, to="10.43.1.0/24"),
-            "NetcfgSubnetRangeOutsideVnet",
-        ),
-        (
-            changed(
-                "login-rules", "properties", "securityRules", "0", "properties", "priority", to=99
-            ),
-            "SecurityRuleInvalidPriority",
-        ),
-        (changed("login", "apiVersion", to="2019-01-01"), "NoRegisteredProviderFound"),
-        (changed("nodes", "type", to="Microsoft.Compute/nosuch"), "InvalidResourceType"),
-    ],
-)
-def test_a_template_is_refused_before_anything_is_made(
-    site: Site, template: dict[str, Any], code: str
-) -> None:
-    assert site.refused(template) == ["InvalidTemplateDeployment", code]
-    assert site.left() == (0, 0, 0)
-
-
-def test_a_zone_or_region_that_is_restricted_is_refused(site: Site) -> None:
-    site.cloud.strike(
-        {"kind": "restricted", "size": "Standard_HB120rs_v3", "location": "southcentralus"}
-    )
-    assert site.refused(recipe())[1] == "SkuNotAvailable"
-    [row] = [
-        one
-        for one in site.ask(
-            "GET",
-            f"{S}/providers/Microsoft.Compute/skus",
-            **{"$filter": "location eq 'southcentralus'", "api-version": "2021-07-01"},
-        ).document["value"]
-        if one["name"] == "Standard_HB120rs_v3"
-    ]
-    assert row["restrictions"][0]["reasonCode"] == "NotAvailableForSubscription"
-
-
-@pytest.mark.parametrize(
-    ("spoil", "word"),
-    [
-        (lambda one: one.update(resourcez=[]), "resourcez"),
-        (lambda one: one.pop("contentVersion"), "contentVersion"),
-        (
-            lambda one: part(one, "login")["dependsOn"].append("[resourceId('a.b/c', 'd')]"),
-            "a.b/c/d",
-        ),
-        (
-            lambda one: (
-                part(one, "nat-ip").update()
-                or one["resources"][1].update(
-                    dependsOn=["[resourceId('Microsoft.Network/natGateways', 'nat')]"]
-                )
-            ),
-            "circular",
-        ),
-        (lambda one: one["resources"].append(part(one, "login")), "multiple times"),
-        (lambda one: one["resources"][0].update(copy={"name": "c", "count": 2}), "copy"),
-        (lambda one: one["resources"][0].update(name="[pickZones('a')]"), "pickZones"),
-        (lambda one: one["resources"][0].update(name="[concat('a']"), "instead of"),
-        (lambda one: one["resources"][0].update(name="a/b"), "segment lengths"),
-        (lambda one: one["parameters"].update(other={"type": "string"}), "'other' is not provided"),
-        (lambda one: one["parameters"].clear(), "sshPublicKey"),
-        (lambda one: one["parameters"]["sshPublicKey"].update(type="int"), "not of type int"),
-        (
-            lambda one: one["resources"][0].update(tags={"a": "[parameters('b')]"}),
-            "'b' is not found",
-        ),
-    ],
-)
-def test_a_template_that_is_none_is_refused(site: Site, spoil: Any, word: str) -> None:
-    template = recipe()
-    spoil(template)
-    site.ask("PUT", GROUP, {"location": "southcentralus"})
-    reply = site.ask("PUT", DEPLOYMENT, request(template))
-    error = (reply.document or {}).get("error") or {}
-    assert (reply.status, error.get("code"), word in str(error.get("message"))) == (
-        400,
-        "InvalidTemplate",
-        True,
-    )
-    assert site.left() == (0, 0, 0)
-
-
-def test_what_is_in_use_stays(site: Site) -> None:
-    site.deploy(recipe())
-    codes = {
-        f"{NETWORK}/virtualNetworks/network": "InUseSubnetCannotBeDeleted",
-        f"{NETWORK}/virtualNetworks/network/subnets/login": "InUseSubnetCannotBeDeleted",
-        f"{NETWORK}/networkInterfaces/login-nic": "NicInUse",
-        f"{NETWORK}/publicIPAddresses/nat-ip": "PublicIPAddressCannotBeDeleted",
-        f"{NETWORK}/networkSecurityGroups/login-rules": "InUseNetworkSecurityGroupCannotBeDeleted",
-    }
-    there = site.left()
-    assert {path: site.code("DELETE", path) for path in codes} == codes
-    assert site.left() == there
-
-
-@parametrized(("name", "path", "value"))
-def test_what_cannot_be_changed_is_refused(
-    site: Site, name: str, path: tuple[str, ...], value: Any
-) -> None:
-    site.deploy(recipe())
-    found = site.refused(changed(name, *path, to=value))
-    assert found[1] in ("PropertyChangeNotAllowed", "InvalidParameter")
-    kind = "virtualMachines" if name == "login" else "virtualMachineScaleSets"
-    body = part(changed(name, *path, to=value), name)
-    asked = {key: body[key] for key in body if key not in ("apiVersion", "dependsOn")}
-    assert site.ask("PUT", f"{COMPUTE}/{kind}/{name}", asked).status in (400, 409)
-
-
-# ---- the machine's own rights, and its metadata -------------------------------------------------
-
-
-def with_role(**more: Any) -> dict[str, Any]:
-    """A recipe whose role assignment has other members, and on which nothing depends."""
-    template = recipe()
-    [role] = [one for one in template["resources"] if one["type"].endswith("/roleAssignments")]
-    role.update(more, properties={**role["properties"], **more.get("properties", {})})
-    part(template, "nodes")["dependsOn"].pop()
-    return template
-
-
-@parametrized(("more", "code"))
-def test_a_role_that_cannot_be_given_fails_the_deployment(
-    site: Site, more: dict[str, Any], code: str
-) -> None:
-    site.cloud.pace = 0.05 if "dependsOn" in more else 0.0
-    made = site.deploy(with_role(**more))
-    assert (made["provisioningState"], made["error"]["code"]) == ("Failed", "DeploymentFailed")
-    assert [one["code"] for one in made["error"]["details"]] == [code]
 
 
 # ---- what goes wrong ----------------------------------------------------------------------------
@@ -373,12 +170,6 @@ def test_the_versions_that_azures_packages_ask_for_are_known(package: str, names
     text = (Path(folder) / "operations" / "_operations.py").read_text(encoding="utf-8")
     asked = set(re.findall(r'"api-version", "([^"]+)"', text))
     assert asked - set(API_VERSIONS[namespace]) == set() != asked
-
-
-# ---- at the same time ---------------------------------------------------------------------------
-
-
-# ---- spoilt templates ---------------------------------------------------------------------------
 
 
 # ---- expressions --------------------------------------------------------------------------------

@@ -386,18 +386,7 @@ def test_no_document_ends_in_anything_but_a_sentence(document: dict[str, Any]) -
     assert said.startswith("recipe any: ")
 
 
-_TEXTS = [
-    ("owner", "a\0"),
-    ("ssh_from[0]", ["a\0"]),
-    ("nodes.size", {"size": "a\0"}),
-    ("elsewhere[0].region", [{"region": "a\0"}]),
-    ("variables.a", {"a": "b\0"}),
-    ("variables.a.b[0]", {"a": {"b": ["\0"]}}),
-    ("pull.release", {"release": "\0"}),
-]
-
-
-@pytest.mark.parametrize(("place", "value"), _TEXTS)
+@parametrized(("place", "value"))
 def test_no_text_holds_a_nul(place: str, value: Any) -> None:
     sentence = rf"{place} holds '\x00', which a file name, an argument or a variable cannot hold"
     assert sentence in refusal(**{place.partition(".")[0].partition("[")[0]: value})

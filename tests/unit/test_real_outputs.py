@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from damage import mutations
+from helpers import parametrized, tables
 from trueup_analysis.decoding import decoded
 from trueup_analysis.read import Reading, read, read_runs
 from trueup_analysis.rooms import marks
@@ -88,200 +90,8 @@ REFUSED = {
     "nccl/fork_4090.txt": "the row has 7 columns and its header 11",
     "vllm/edited_contradiction.txt": "output_throughput 2200.83 is not 127152 in 54.65 s",
 }
-# Of the folders more_hpc and more_ai, which have READMEs of their own, by file: whether it is
-# verified, and figures that its README or the file itself states: name, statistic, message size (or
-# None), value.
 UNVERIFIED_TOO, VERIFIED = "unverified", "read"
-FIGURES: dict[str, tuple[str, list[tuple[str, str | None, int | None, float]]]] = {
-    "more_ai/azcopy_completed_with_errors.txt": (
-        VERIFIED,
-        [("copy_rate", None, None, 48585824404 / (27.4721 * 60))],
-    ),
-    "more_ai/nemo2.txt": (
-        VERIFIED,
-        [("step_time", "median", None, 46.84), ("loss_first", "single", None, 11.03)],
-    ),
-    "more_ai/torchtitan.txt": (
-        VERIFIED,
-        [
-            ("device_token_throughput", "min", None, 10007.0),
-            ("train_flops_printed", "max", None, 314.71e12),
-            ("mfu_printed", "min", None, 0.1393),
-        ],
-    ),
-    "more_hpc/m_hplmxp.txt": (
-        VERIFIED,
-        [("mxp_rate", None, None, 878770e9), ("mxp_lu_rate", None, None, 1727300e9)],
-    ),
-    "more_hpc/m_aznhc_log.txt": (
-        VERIFIED,
-        [("nhc_failed", None, None, 0.0), ("nhc_nccl_busbw", None, None, 480.318e9)],
-    ),
-    "more_hpc/shpc_osu_latency.out": (
-        VERIFIED,
-        [("mpi_latency", "mean", 8, 1.5e-6), ("mpi_latency", "mean", 4194304, 642.53e-6)],
-    ),
-    "more_ai/aiperf.txt": (
-        VERIFIED,
-        [
-            ("request_throughput", "single", None, 255.54),
-            ("output_token_throughput", "single", None, 10944.03),
-            ("total_token_throughput", "single", None, 10944.03 * (1 + 10 / 42.83)),
-            ("ttft", "mean", None, 0.01826),
-            ("tpot", "p99", None, 0.01248),
-            ("e2el", "p90", None, 0.58083),
-        ],
-    ),
-    "more_ai/sglang_bench_serving.txt": (
-        VERIFIED,
-        [
-            ("request_throughput", "single", None, 1.56),
-            ("output_token_throughput", "single", None, 795.30),
-            ("total_token_throughput", "single", None, 1569.96),
-            ("ttft", "median", None, 0.13171),
-            ("tpot", "p99", None, 0.02868),
-            ("itl", "p95", None, 0.01641),
-            ("e2el", "mean", None, 8.91833),
-        ],
-    ),
-    "more_ai/trtllm_bench.txt": (
-        VERIFIED,
-        [
-            ("request_throughput", "single", None, 0.2678),
-            ("output_token_throughput", "single", None, 274.1786),
-            ("total_token_throughput", "single", None, 2467.6070),
-            ("e2el", "mean", None, 3.7347334),
-            ("ttft", "mean", None, 0.4259885),
-            ("tpot", "mean", None, 0.0032344),
-        ],
-    ),
-    "more_ai/vllm_bench_throughput.txt": (
-        VERIFIED,
-        [
-            ("request_throughput", "single", None, 89.27),
-            ("output_token_throughput", "single", None, 11426.69),
-            ("total_token_throughput", "single", None, 22853.37),
-        ],
-    ),
-    "more_hpc/sgl_glm5_1.txt": (
-        VERIFIED,
-        [
-            ("output_token_throughput", "single", None, 117.96),
-            ("e2el", "p90", None, 5.90897),
-            ("tpot", "median", None, 0.00697),
-        ],
-    ),
-    "more_ai/megatron_deepspeed_grad_norm_nan.txt": (
-        VERIFIED,
-        [("step_time", "median", None, 4.2292)],
-    ),
-    "more_ai/megatron_deepspeed_tp4_pp16_world_size_twice.txt": (
-        VERIFIED,
-        [("step_time", "min", None, 134.1187)],
-    ),
-    "more_ai/megatron_fp16_grad_norm_from_third_line.txt": (
-        VERIFIED,
-        [("step_time", "median", None, 1.3806)],
-    ),
-    "more_ai/megatron_log_from_iteration_43.txt": (
-        VERIFIED,
-        [
-            ("step_time", "median", None, 5.5338),
-            ("train_flops_printed", "median", None, 236.0e12),
-        ],
-    ),
-    "more_ai/megatron_loss_ends_above_start.txt": (VERIFIED, []),
-    "more_ai/megatron_loss_explodes_midway.txt": (VERIFIED, []),
-    # The input's throughput is part of that of all tokens.
-    "more_ai/vllm_0_5_input_throughput.txt": (
-        VERIFIED,
-        [
-            ("output_token_throughput", "single", None, 144.19),
-            ("total_token_throughput", "single", None, 160.04 + 144.19),
-        ],
-    ),
-    "more_ai/vllm_e2el_only.txt": (
-        VERIFIED,
-        [("e2el", "median", None, 168.6419), ("output_token_throughput", "single", None, 3324.05)],
-    ),
-    "more_ai/vllm_model_a.txt": (VERIFIED, []),
-    "more_ai/vllm_model_b_goodput.txt": (VERIFIED, []),
-    "more_hpc/aws_efa_1.txt": (VERIFIED, []),
-    "more_hpc/ctk_a3mega_1.txt": (
-        UNVERIFIED_TOO,
-        [("busbw", None, 1 << 33, 188.73e9), ("busbw_in_place", None, 1 << 33, 188.90e9)],
-    ),
-    "more_hpc/dgxc_nccl_1.txt": (
-        VERIFIED,
-        [("busbw", None, 1 << 34, 479.90e9), ("busbw_in_place", None, 1 << 34, 479.99e9)],
-    ),
-    "more_hpc/dstack_gcp_2.txt": (
-        UNVERIFIED_TOO,
-        [("busbw", None, 1 << 33, 188.54e9), ("busbw_in_place", None, 1 << 33, 188.59e9)],
-    ),
-    "more_hpc/dstack_nebius_1.txt": (
-        UNVERIFIED_TOO,
-        [("busbw", None, 1 << 33, 467.54e9), ("busbw_in_place", None, 1 << 33, 468.46e9)],
-    ),
-    "more_hpc/m_fio_two_groups.txt": (
-        VERIFIED,
-        [
-            ("read_iops", "single", None, 8962),
-            ("read_bandwidth", "single", None, 35 * 2**20),
-            ("read_completion_latency", "p99", None, 277e-6),
-            ("write_iops", "single", None, 2423),
-            ("write_bandwidth", "single", None, 9696 * 1024),
-            ("write_completion_latency", "p99", None, 1532e-6),
-        ],
-    ),
-    "more_hpc/m_hplnv_snippet.txt": (
-        UNVERIFIED_TOO,
-        [("hpl_rate", "single", None, 33.11e12), ("hpl_time", "single", None, 50.86)],
-    ),
-    "more_hpc/m_iblat_spiderpool.txt": (
-        VERIFIED,
-        [
-            ("ib_read_latency", "median", 2, 6.74e-6),
-            ("ib_read_latency", "mean", 2, 6.82e-6),
-            ("ib_read_latency", "p99", 2, 7.15e-6),
-        ],
-    ),
-    "more_hpc/aks_2.txt": (
-        UNVERIFIED_TOO,
-        [
-            ("ib_read_latency", "median", 2, 5.49e-6),
-            ("ib_read_latency", "mean", 2, 5.50e-6),
-            ("ib_read_latency", "p99", 2, 5.74e-6),
-        ],
-    ),
-    "more_hpc/aks_3.txt": (
-        UNVERIFIED_TOO,
-        [("ib_read_bandwidth", "single", 1 << 23, 197.48e9)],
-    ),
-    "more_hpc/m_ibbw_bidir_rocm.txt": (
-        VERIFIED,
-        [("ib_write_bidirectional_bandwidth", "single", 1 << 23, 204.59e9)],
-    ),
-    "more_hpc/m_ncclissue294_fixed.txt": (
-        UNVERIFIED_TOO,
-        [("busbw", None, 1 << 31, 444.25e9), ("busbw_in_place", None, 1 << 31, 442.99e9)],
-    ),
-    "more_hpc/m_nvbw04_prompt.txt": (
-        VERIFIED,
-        [("p2p_bandwidth", "median", None, 370.26e9), ("p2p_bandwidth", "median", None, 372.96e9)],
-    ),
-    "more_hpc/m_stream_genoa_two.txt": (
-        VERIFIED,
-        [
-            ("triad_rate", "max", None, 715650.4e6),
-            ("triad_rate", "max", None, 753699.8e6),
-        ],
-    ),
-    "more_hpc/megatron_fp16_skips.txt": (VERIFIED, [("step_time", "median", None, 1.3806)]),
-    "more_hpc/megatron_lm-loss.txt": (VERIFIED, [("step_time", "min", None, 134.1187)]),
-    "more_hpc/myriad_gmx_2gpu.log": (VERIFIED, [("simulation_rate", "single", None, 1.218)]),
-    "more_hpc/ulhpc_hpl_s.out": (VERIFIED, [("hpl_rate", "single", None, 472.6e9)]),
-}
+
 # Those of tools without a parser, or in a form that their parser does not take.
 UNREAD = {
     *("more_ai/dmesg_gpu_probe_failed.txt", "more_ai/dmesg_xid_145_154.txt"),
@@ -389,14 +199,17 @@ def present(*, more: bool) -> set[str]:
 
 def test_each_real_output_has_its_row() -> None:
     assert sorted(present(more=False) - {*READ, *UNVERIFIED, *REFUSED}) == []
-    assert sorted(present(more=True) ^ {*FIGURES, *UNREAD}) == []
+    [further] = tables(__name__).values()
+    assert sorted(present(more=True) ^ {*UNREAD, *(name for name, *_ in further)}) == []
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_further_output_has_the_figures_of_its_readme(name: str) -> None:
+@parametrized(("name", "word", "figures"))
+def test_a_further_output_has_the_figures_of_its_readme(
+    name: str, word: str, figures: list[list[Any]]
+) -> None:
     readings, refused = read_runs(text(name), source=name)
-    word, expected = FIGURES[name]
     words = {UNVERIFIED_TOO if reading.unverified else VERIFIED for reading in readings}
+    expected = {tuple(one) for one in figures}
     got = {
         (row["name"], row.get("statistic"), row.get("message_bytes"), value)
         for reading in readings
@@ -404,7 +217,7 @@ def test_a_further_output_has_the_figures_of_its_readme(name: str) -> None:
         for *_, value in expected
         if row["value"] == pytest.approx(value, rel=1e-6)
     }
-    assert (refused, words, {*expected} - got) == ([], {word}, set())
+    assert (refused, words, expected - got) == ([], {word}, set())
 
 
 @pytest.mark.parametrize("name", sorted(UNREAD))

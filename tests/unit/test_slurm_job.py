@@ -208,30 +208,7 @@ def test_an_eviction_cancels_the_job(cluster: Cluster, monkeypatch: pytest.Monke
         assert cluster.cancelled == ["7"]
 
 
-ENDINGS = [
-    ("exit_3", {}, 3, "it ended FAILED with exit status 3 (NonZeroExitCode)"),
-    ("sigkill", {}, -9, "it ended FAILED by SIGKILL (JobLaunchFailure)"),
-    ("sigsegv", {}, 139, "it ended FAILED with exit status 139 (NonZeroExitCode)"),
-    ("cancelled_running", {}, -15, "it ended CANCELLED by SIGTERM"),
-    ("cancelled_waiting", {}, 1, "it ended CANCELLED (PartitionConfig)"),
-    ("timeout", {}, -15, "it ended TIMEOUT by SIGTERM (TimeLimit)"),
-    ("exit_3", {"ExitCode": "0:77"}, -77, "it ended FAILED by signal 77 (NonZeroExitCode)"),
-    (
-        "exit_3",
-        {"JobState": "OUT_OF_MEMORY", "ExitCode": "0:125", "Reason": "OutOfMemory"},
-        -125,
-        "it ended OUT_OF_MEMORY by signal 125 (OutOfMemory)",
-    ),
-    (
-        "exit_3",
-        {"JobState": "PREEMPTED", "ExitCode": "0:0", "Reason": "None"},
-        1,
-        "it ended PREEMPTED",
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "words", "returncode", "how"), ENDINGS)
+@parametrized(("name", "words", "returncode", "how"))
 def test_how_it_ended_is_said(
     cluster: Cluster, name: str, words: dict[str, str], returncode: int, how: str
 ) -> None:

@@ -212,15 +212,7 @@ def test_a_named_model_has_its_parameters_and_shape() -> None:
     assert named.choices == ask(tokens_billion=1, **given).choices
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "give either model"),
-        ({"model": "llama-3.1-8b", "parameters_billion": 8}, "give either model"),
-        ({"model": "mixtral-8x7b"}, "mixture of experts"),
-        ({"model": "ours"}, "no model 'ours' is known"),
-    ],
-)
+@parametrized(("given", "message"))
 def test_a_model_that_cannot_be_trained_here_is_refused(
     given: dict[str, Any], message: str
 ) -> None:

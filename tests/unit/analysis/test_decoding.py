@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from helpers import parametrized
 from trueup_analysis import decoding
 from trueup_analysis.read import read
 from trueup_analysis.rooms import logs, marks, tools
@@ -69,18 +70,7 @@ def test_a_text_is_the_same_however_it_was_kept(kept: str) -> None:
     assert decoded(KEPT[kept]) == TEXT
 
 
-CARRIAGE_RETURNS = [
-    ("a\rb\n", "a\nb\n"),  # line ends of old: nothing is lost
-    (" 5%|\r10%|\rb\n", "b\n"),
-    ("b\r100%|##|\n", "b\n100%|##|\n"),
-    ("b\r\r\n", "b\n"),
-    ("b\r  \n", "b\n"),
-    ("Jobs: 1 (f=1) [eta 00m:03s]\rb\n", "b\n"),
-    ("\r\r\n", "\n"),
-]
-
-
-@pytest.mark.parametrize(("text", "left"), CARRIAGE_RETURNS)
+@parametrized(("text", "left"))
 def test_what_a_progress_bar_has_overwritten_is_left_out(text: str, left: str) -> None:
     assert decoded(text.encode()) == left
 

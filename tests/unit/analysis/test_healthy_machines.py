@@ -42,27 +42,6 @@ HEALTHY = [
     # Two ranks on one GPU, told to be two nodes: the sockets were asked for.
     ("nccl/sendrecv_h100_real.txt", H100, 2),
 ]
-# Of ../shared/real_outputs; its README.md says what each is.
-HEALTHY_SHARED = [
-    ("gpu_copy/nvbandwidth_h100x8_d2d_read.txt", H100, 1),
-    ("gpu_copy/nvbandwidth_h100x8_h2d.txt", H100, 1),
-    ("gpu_copy/bandwidthtest_a100.txt", NDV4, 1),
-    ("nccl/readme_without_header.txt", H100, 1),
-    ("nccl/readme_without_ranks.txt", H100, 2),
-    ("nccl/markdown_lost_hashes.txt", H100, 2),
-    ("more_hpc/dgxc_nccl_1.txt", H100, 1),
-    ("more_hpc/dstack_nebius_1.txt", H100, 2),
-    ("more_hpc/m_ncclissue294_fixed.txt", H100, 1),
-    ("more_hpc/m_nvbw04_prompt.txt", H100, 1),
-    ("more_hpc/m_ibbw_bidir_rocm.txt", "Standard_ND96asr_MI200_v4", 1),
-    # Genoa with two sockets, as HBv4; STREAM's output does not say its build.
-    ("more_hpc/m_stream_genoa_two.txt", HB176, 1),
-    ("stream/stream_5_10.txt", HB176, 1),
-    ("stream/stream_5_8.txt", HB120, 1),
-    ("hpl/hpl_2_1.out", NDV4, 1),
-    ("fio/fio_3_26.txt", HB120, 1),
-    ("fio/fio_2_1_4.json", HB120, 1),
-]
 FAULTY = [
     # An all-reduce of two nodes over sockets where InfiniBand is.
     ("nccl/sockets.txt", NDV4, 1),
@@ -96,7 +75,7 @@ def test_a_healthy_machine_neither_fails_nor_is_warned_of(name: str, size: str, 
     assert words(DATA / name, size, nodes) & {"fail", "warn"} == set()
 
 
-@pytest.mark.parametrize(("name", "size", "nodes"), HEALTHY_SHARED)
+@parametrized(("name", "size", "nodes"))
 def test_no_healthy_machine_of_others_fails_or_is_warned_of(
     name: str, size: str, nodes: int
 ) -> None:
@@ -132,40 +111,6 @@ def test_each_real_output_of_a_judged_benchmark_has_its_row() -> None:
 # Published figures of healthy machines: size, benchmark, parameters, metric, value in base units,
 # message size, nodes.
 SUM = {"operation": "all_reduce", "datatype": "float", "reduction": "sum", "transport": "unknown"}
-BW = {"program": "nvbandwidth", "peer_test": "read"}
-IB = {"gdr": "yes", "queue_pairs": "1", "connection": "RC", "link": "IB"}
-STREAM = {"stores": "streaming", "spread": "whole", "array_bytes": 6 * GIB}
-PUBLISHED: list[tuple[str, str, dict[str, Any], str, float, int | None, int]] = [
-    # NVIDIA/dgxc-benchmarking, AzNHC's log, Azure/cluster-health-monitor: NCCL on one node.
-    (H100, "nccl", SUM, "busbw", 479.90e9, 16 * GIB, 1),
-    (H100, "nccl", SUM, "busbw", 480.318e9, 16 * GIB, 1),
-    (H100, "nccl", SUM, "busbw", 480.902491e9, 16 * GIB, 1),
-    # edwardsp/azcluster: two nodes.
-    (H100, "nccl", SUM, "busbw", 440.21e9, 16 * GIB, 2),
-    (H100, "nccl", SUM, "busbw", 466.85e9, 16 * GIB, 2),
-    # microsoft/superbench-results over 1,939 nodes, Azure/woc-benchmarking.
-    (NDV4, "nccl", SUM, "busbw", 235.0457e9, 8 * GIB, 1),
-    # Azure/cluster-health-monitor and AzNHC's log: nvbandwidth 0.10 and 0.4, ib_write_bw.
-    (H100, "gpu_copy", BW, "h2d_bandwidth", 55.5519e9, None, 1),
-    (H100, "gpu_copy", BW, "d2h_bandwidth", 55.1197e9, None, 1),
-    (H100, "gpu_copy", BW, "p2p_bandwidth", 394.967e9, None, 1),
-    (H100, "gpu_copy", BW, "p2p_bandwidth", 370.26e9, None, 1),
-    (H100, "ib", IB, "ib_write_bandwidth", 392.82e9, 8 * 1024**2, 1),
-    # The sizes' pages: STREAM's triad.
-    (HB120, "stream", STREAM, "triad_rate", 330e9, None, 1),
-    (HB176, "stream", STREAM, "triad_rate", 750e9, None, 1),
-    (HB176, "stream", STREAM, "triad_rate", 690e9, None, 1),
-]
-# The same with a fault; 162.45 GB/s is of a real node, in a public note on AzNHC.
-SICK: list[tuple[str, str, dict[str, Any], str, float, int | None, int]] = [
-    (H100, "nccl", SUM, "busbw", 300e9, 16 * GIB, 1),
-    (H100, "nccl", SUM, "busbw", 290e9, 16 * GIB, 2),
-    (NDV4, "nccl", SUM, "busbw", 175e9, 8 * GIB, 1),
-    (H100, "gpu_copy", BW, "h2d_bandwidth", 27e9, None, 1),
-    (H100, "gpu_copy", BW, "p2p_bandwidth", 162.45e9, None, 1),
-    (H100, "ib", IB, "ib_write_bandwidth", 196e9, 8 * 1024**2, 1),
-    (HB120, "stream", STREAM, "triad_rate", 280e9, None, 1),
-]
 
 
 def word_on(
@@ -197,12 +142,12 @@ def word_on(
     return {item.verdict for item in judge_case(case, FACTS) if item.measured is not None}
 
 
-@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row[0]}-{row[3]}-{row[4]:.3g}")
+@parametrized("row", ids=lambda row: f"{row[0]}-{row[3]}-{row[4]:.3g}")
 def test_a_published_figure_of_a_healthy_machine_passes(row: tuple[Any, ...]) -> None:
     assert word_on(*row) == {"pass"}
 
 
-@pytest.mark.parametrize("row", SICK, ids=lambda row: f"{row[0]}-{row[3]}-{row[4]:.3g}")
+@parametrized("row", ids=lambda row: f"{row[0]}-{row[3]}-{row[4]:.3g}")
 def test_a_figure_of_a_sick_machine_fails(row: tuple[Any, ...]) -> None:
     assert word_on(*row) == {"fail"}
 

@@ -32,39 +32,7 @@ def made(results: Path) -> list[dict[str, Any]]:
     return made_records
 
 
-CONTRADICTIONS = [
-    (TWO_NODES, HBV3, (), f"names the GPU A100 SXM 40 GB, and {HBV3} has none"),
-    (TWO_NODES, "Standard_ND96amsr_A100_v4", (), "and Standard_ND96amsr_A100_v4 has A100 SXM 80"),
-    (TWO_NODES, "Standard_NC96ads_A100_v4", (), "has A100 PCIE 80 GB"),
-    (TWO_NODES, H100, (), f"and {H100} has H100 SXM 80 GB"),
-    (TRAINED, NDV4, (), f"names the GPU H100 80 GB, and {NDV4} has A100 SXM 40 GB"),
-    (TRAINED, "Standard_NC40ads_H100_v5", (), "has H100 NVL 94 GB"),
-    ("gemm/h200_real.json", H100, (), "names the GPU H200"),
-    ("gpu_copy/nvbandwidth_0.4_one_gpu.txt", NDV4, (), "names the GPU A10,"),
-    (TWO_NODES, NDV4, ("--nodes", 4), "it ran on 2 nodes (gpu-1, gpu-2), and --nodes says 4"),
-    (TWO_NODES, NDV4, ("--nodes", 1), "it ran on 2 nodes (gpu-1, gpu-2), and --nodes says 1"),
-    (ONE_NODE, NDV4, ("--nodes", 4), "it ran on 1 node (gpu-1), and --nodes says 4"),
-    (TWO_NODES, NDV4, ("--node", "a"), "and --node names 1"),
-    (ONE_NODE, NDV4, ("--node", "a", "--node", "b"), "and --node names 2"),
-    ("stream/stream510.txt", HBV3, ("--nodes", 2), "it ran on 1 node, and --nodes says 2"),
-    ("fio/fio333_two_groups.json", HBV3, ("--nodes", 2), "it ran on 1 node, and --nodes says 2"),
-    ("devito/driver_two_nodes.log", HBV3, ("--nodes", 3), "it ran on 2 nodes"),
-    ("hpl/nvidia_8gpu.txt", HBV3, (), f"it ran on 8 GPUs, and {HBV3} has none"),
-    (
-        "hpl/nvidia_8gpu.txt",
-        "Standard_NC96ads_A100_v4",
-        ("--nodes", 1),
-        "it ran on 8 GPUs, and 1 node of Standard_NC96ads_A100_v4 has 4",
-    ),
-    (TWO_NODES, NDV4, ("--gpus", 16), "it ran on 4 GPUs, and --gpus says 16"),
-    (VLLM, NDV4, ("--nodes", 1, "--gpus", 16), f"ran on 16 GPUs, and 1 node of {NDV4} has 8"),
-    (VLLM, HBV3, ("--gpus", 1), f"it ran on 1 GPU, and {HBV3} has none"),
-    (VLLM, NDV4, ("--model", "llama-3.1-8b"), "its model is tiny, and --model says llama-3.1-8b"),
-    (TRAINED, H100, ("--precision", "fp8"), "its precision is bf16, and --precision says fp8"),
-]
-
-
-@pytest.mark.parametrize(("log", "size", "options", "sentence"), CONTRADICTIONS)
+@parametrized(("log", "size", "options", "sentence"))
 def test_a_contradiction_is_refused_and_the_other_log_is_imported(
     call_trueup: Any,
     results: Path,

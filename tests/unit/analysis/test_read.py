@@ -99,15 +99,9 @@ def test_a_killed_run_is_refused() -> None:
 # --- a sweep -------------------------------------------------------------------------------------
 
 _SIZE = r" *\d+ [KMG]?i?B "
-SWEEPS = [
-    ("nccl/infiniband.txt", 21, 168),
-    ("nccl/nvlink.txt", 21, 168),
-    ("ib/write_bw_all.txt", 23, 69),
-    ("ib/send_lat_all.txt", 23, 92),
-]
 
 
-@pytest.mark.parametrize(("path", "sizes", "figures"), SWEEPS)
+@parametrized(("path", "sizes", "figures"))
 def test_a_sweep_is_a_row_a_size(call_trueup: Any, path: str, sizes: int, figures: int) -> None:
     lines = call_trueup("read", DATA / path).out.splitlines()
     rows = [line for line in lines if re.match(_SIZE, line)]
