@@ -11,11 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 # Release: the first and the last Python of a controller that it supports, of which ours are used
 # (docs.ansible.com, releases and maintenance: ansible-core support matrix).
-PYTHONS = {
-    "2.19": ((3, 11), (3, 13)),
-    "2.20": ((3, 12), (3, 14)),
-    "2.21": ((3, 12), (3, 14)),
-}
+PYTHONS = {"2.19": ((3, 11), (3, 13)), "2.20": ((3, 12), (3, 14)), "2.21": ((3, 12), (3, 14))}
 # The libraries of the project's plugins are its own dependencies; beside them Azure's selections,
 # and the build back end of the editable install.
 NEEDED = ("jmespath", "hatchling", "editables")

@@ -142,10 +142,7 @@ def running(*options: str, host: str = "127.0.0.1") -> Iterator[int]:
     command = ["node", str(main), "--blobHost", host, "--blobPort", "0"]
     command += ["--inMemoryPersistence", "--skipApiVersionCheck", "--silent", "--disableTelemetry"]
     with subprocess.Popen(
-        [*command, *options],
-        cwd=folder,
-        **TOGETHER,
-        start_new_session=True,
+        [*command, *options], cwd=folder, **TOGETHER, start_new_session=True
     ) as server:
         try:
             yield _port(server)

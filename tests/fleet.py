@@ -35,12 +35,7 @@ COUNTERS = (
     *("rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failures"),
 )
 _IB = {"gdr": "yes", "queue_pairs": "1", "connection": "RC", "link": "IB"}
-_NCCL = {
-    "operation": "all_reduce",
-    "datatype": "float",
-    "reduction": "sum",
-    "transport": "nvlink",
-}
+_NCCL = {"operation": "all_reduce", "datatype": "float", "reduction": "sum", "transport": "nvlink"}
 # Bus bandwidth of a node in which one GPU's NVLink is bad, byte/s.
 _SLOW_RING = 236e9
 
@@ -154,10 +149,7 @@ def _alone(
 
 
 def _collective(
-    number: int,
-    fault: str | None,
-    busbw: float,
-    sweep: Callable[[float], dict[str, Any]] | None,
+    number: int, fault: str | None, busbw: float, sweep: Callable[[float], dict[str, Any]] | None
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "case": "all_reduce-n1",

@@ -46,10 +46,7 @@ def dashboard() -> str:
             ),
             *(0, 13, 24, 9),
         ),
-        _at(
-            _table("What fails", f"trueup_health_verdict{{{_CHOSEN}}} == 2"),
-            *(0, 22, 24, 8),
-        ),
+        _at(_table("What fails", f"trueup_health_verdict{{{_CHOSEN}}} == 2"), *(0, 22, 24, 8)),
     ]
     nodes = "label_values(trueup_node_health, Hostname)"
     board = {

@@ -577,12 +577,7 @@ _STEPS, _FLOPS_A_POINT, _INTENSITY = 82, 12118114816 / 265826944, 2.561128666391
 
 
 def devito_text(
-    shape: str,
-    placement: Placement,
-    hosts: Sequence[str],
-    *,
-    rate: float,
-    halo: float,
+    shape: str, placement: Placement, hosts: Sequence[str], *, rate: float, halo: float
 ) -> str:
     """Synthetic output of the driver as tests/data/devito/driver_*.log have it, three repeats.
 
@@ -647,10 +642,7 @@ def _devito_fields(
     ranks = placement.ranks * count
     jit_dir = "/opt/trueup/devito/jit/915af66939f6"
     variables = devito.environment(
-        ranks=ranks,
-        threads_per_rank=placement.threads_per_rank,
-        mpi_mode="basic",
-        jit_dir=jit_dir,
+        ranks=ranks, threads_per_rank=placement.threads_per_rank, mpi_mode="basic", jit_dir=jit_dir
     )
     program = devito.program(
         problem,
@@ -1234,11 +1226,7 @@ def _stream(size: str | None, node: str) -> Kept:
         nodes=[node],
         case="streaming-t2-core",
         command=["/opt/trueup/stream/stream_kernel-streaming", str(elements), "5"],
-        environment={
-            "OMP_NUM_THREADS": "2",
-            "OMP_PLACES": "{0},{1}",
-            "OMP_PROC_BIND": "close",
-        },
+        environment={"OMP_NUM_THREADS": "2", "OMP_PLACES": "{0},{1}", "OMP_PROC_BIND": "close"},
         threads_per_rank=2,
         parameters={
             "threads": 2,
@@ -1297,11 +1285,7 @@ def _vllm() -> Kept:
         "vllm",
         size=NDV4,
         nodes=["a100-1"],
-        **_vllm_fields(
-            gpus=1,
-            **TINY_SERVED,
-            sample_seconds=0.5,
-        ),
+        **_vllm_fields(gpus=1, **TINY_SERVED, sample_seconds=0.5),
     )
 
 
@@ -1327,10 +1311,7 @@ def every_tool(outputs: Path | None = None) -> Run:
         _of_others("serving", "synthetic_trtllm.txt", gpus=2, nodes=["h100-1"]),
         _of_others("superbench", "synthetic_node.json", gpus=8),
         _of_others(
-            "topo",
-            "synthetic_nd_h100_v5.txt",
-            gpus=8,
-            parameters={"program": "nvidia-smi"},
+            "topo", "synthetic_nd_h100_v5.txt", gpus=8, parameters={"program": "nvidia-smi"}
         ),
         _blob_copy(),
         _devito("driver_openmp.log", HBV3, "hb-1", ranks=1, threads=2),

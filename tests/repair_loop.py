@@ -345,10 +345,7 @@ PLANTED: Mapping[str, Mapping[str, Any]] = {
     "no rights once": {"cloud": {"kind": "rights", "action": "write"}},
     "drained by another": {"node": {"drained": "healthagent: gpu"}},
     "host not known": {"case": {"physical_host": ""}},
-    "half-dead, host not known": {
-        "case": {"physical_host": ""},
-        "node": {"is_half_dead": True},
-    },
+    "half-dead, host not known": {"case": {"physical_host": ""}, "node": {"is_half_dead": True}},
 }
 
 

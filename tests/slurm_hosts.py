@@ -53,11 +53,7 @@ def of(name: str, hosts: dict[str, Any], secrets: dict[str, str], **options: Any
     for each, variables in hosts.items():
         groups.setdefault(f"slurm_{variables['part']}", []).append(each)
     mine = hosts[name]
-    given = asked(
-        "slurm",
-        mine["ansible_facts"].get("trueup_node", {}),
-        **options,
-    )
+    given = asked("slurm", mine["ansible_facts"].get("trueup_node", {}), **options)
     options = {key: value for key, value in given.options.items() if key not in SECRETS}
     return replace(
         given, options=options, secrets=secrets, host=name, hostvars=hosts, groups=groups

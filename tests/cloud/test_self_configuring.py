@@ -184,7 +184,7 @@ def test_nothing_of_a_wrong_release_is_used(site: Site) -> None:
     assert "status: error" in site.inside(one, "cloud-init", "status", "--wait")
     assert "nothing of it was used" in site.journal(one)
     assert sorted(site.inside(one, "ls", "/var/lib/trueup").split()) == [
-        *("lock", "pull.log", "results"),
+        *("lock", "pull.log", "results")
     ]
     assert site.blobs() == [f"{RUN}/nodes_1/pull.log"]
     site.hardware.delete(one.id)

@@ -50,11 +50,7 @@ def test_a_recipe_plans_as_its_architecture_says_and_costs_the_same(name: str) -
 @pytest.mark.parametrize("name", WITH_RECIPE)
 def test_what_a_recipe_makes_beside_its_machines_is_named_as_what_bills(name: str) -> None:
     one = EVERY[name]
-    words = {
-        "anf": "Azure NetApp Files",
-        "amlfs": "Managed Lustre",
-        "none": "system disks",
-    }
+    words = {"anf": "Azure NetApp Files", "amlfs": "Managed Lustre", "none": "system disks"}
     made = azure.plan(one.recipe, DATA / "owner.yml", now=NOW).made
     asked = [words[made.storage.kind], "system disks", "NAT gateway", "public addresses"]
     assert [word for word in asked if word not in one.bills] == []

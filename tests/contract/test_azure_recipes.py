@@ -25,10 +25,7 @@ TABLE: dict[str, tuple[str, str, float | None, int, str]] = {
     "llama-a100": ("vllm", "llama-3.1-8b", 1800.0, 3, "token, licence"),
     "nd-h100-deepseek": ("gpu_copy, nccl, vllm", "deepseek-r1-2xh100", 3600.0, 0, "nothing"),
     "nd-h200-deepseek": ("gpu_copy, vllm", "deepseek-r1-h200", 3600.0, 0, "nothing"),
-    "ndm-a100-megatron": (
-        *("gpu_copy, nccl, training", "megatron-175b"),
-        *(1980.0, 1, "nothing"),
-    ),
+    "ndm-a100-megatron": (*("gpu_copy, nccl, training", "megatron-175b"), *(1980.0, 1, "nothing")),
     "ndv4-training": ("gpu_copy, nccl, training", "ndv4-gpt-13b", 1200.0, 0, "price"),
     "nx-avd": ("nv_a10", "nx-5-users", 300.0, 1, "nothing"),
 }

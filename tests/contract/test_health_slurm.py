@@ -39,11 +39,7 @@ NODES: dict[str, tuple[str, list[dict[str, Any]], list[str]]] = {
     ),
     # Once is enough, and the reason that stands there stays.
     "fails-again": (THEIRS, [row("fail")], []),
-    "mended": (
-        OURS,
-        [row("pass"), row("pass", "ib")],
-        ["update nodename=mended state=resume"],
-    ),
+    "mended": (OURS, [row("pass"), row("pass", "ib")], ["update nodename=mended state=resume"]),
     # One that somebody else drained is theirs to give back.
     "theirs": (THEIRS, [row("pass"), row("pass", "ib")], []),
     # What was not measured is not known to be well.
@@ -85,9 +81,7 @@ def _calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
                 ),
                 "ansible_python_interpreter": sys.executable,
             },
-            "tasks": [
-                {"include_tasks": str(ROOT / "playbooks" / "tasks" / "health_slurm.yml")},
-            ],
+            "tasks": [{"include_tasks": str(ROOT / "playbooks" / "tasks" / "health_slurm.yml")}],
         }
     ]
     (folder / "play.yml").write_text(json.dumps(play))

@@ -53,11 +53,7 @@ class Node:
             "hub": "",
             **variables.pop("download", {}),
         }
-        given = {
-            "hf_model_download": download,
-            "hf_model_token_file": str(self.token),
-            **variables,
-        }
+        given = {"hf_model_download": download, "hf_model_token_file": str(self.token), **variables}
         play = {"roles": ["hf_model"], "vars": given}
         return plays.counted(plays.roles(self.folder, play, "-vvv", "--diff", *options))
 

@@ -194,10 +194,7 @@ def test_the_other_nodes_records_stay_and_none_is_made_up(ran: Ran) -> None:
     found = Counter(names)
     assert loaded.excluded == []
     # The truth that the hostile node told in the end is one record of each.
-    assert found == {
-        ("node_state", "state", "ok"): 2,
-        ("stream", "streaming-t2-none", "ok"): 2,
-    }
+    assert found == {("node_state", "state", "ok"): 2, ("stream", "streaming-t2-none", "ok"): 2}
     kinds = {path.name.split("-")[0] for path in (ran.results / RUN_ID).iterdir()}
     assert kinds == {"node_state", "stream", "run.json"}
 

@@ -32,10 +32,7 @@ def meet(
     }
     ends = {
         "n1": {"peer": "n2", "end": {"role": "server", **server}},
-        "n2": {
-            "peer": "n1",
-            "end": {"role": "client", "address": "127.0.0.1", "peer_name": "n1"},
-        },
+        "n2": {"peer": "n1", "end": {"role": "client", "address": "127.0.0.1", "peer_name": "n1"}},
     }
     hosts: dict[str, Any] = {}
     for name, end in ends.items():

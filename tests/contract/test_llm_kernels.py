@@ -143,11 +143,7 @@ LISTED = {
 @pytest.mark.parametrize("listed", LISTED)
 @parametrized(("image", "lister", "builder"))
 def test_an_initramfs_is_rebuilt_where_it_holds_the_driver(
-    image: str,
-    lister: str,
-    builder: str,
-    listed: str,
-    node: Node,
+    image: str, lister: str, builder: str, listed: str, node: Node
 ) -> None:
     for name in ("boot", "bin"):
         (node.folder / name).mkdir()

@@ -133,9 +133,7 @@ def test_the_first_python_that_has_venv_makes_the_environment(tmp_path: Path) ->
     assert (done.returncode, (tmp_path / "made").read_text()) == (0, "good\n"), done.stdout
 
 
-def test_the_report_is_of_the_run_that_began_last_priced_as_the_caller_says(
-    tmp_path: Path,
-) -> None:
+def test_the_report_is_of_the_run_that_began_last_priced_as_the_caller_says(tmp_path: Path) -> None:
     # A clock of 2099 makes no run the last: the count does.
     for count, run_id in ((3, "20261120T091300Z-7c1e"), (2, "20990101T000000Z-7c1e")):
         run = tmp_path / "results" / run_id

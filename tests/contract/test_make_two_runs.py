@@ -34,12 +34,7 @@ report:
 
 def run(folder: Path, number: int, *arguments: str) -> subprocess.Popen[str]:
     env = {"PATH": os.environ["PATH"], "NUMBER": f"{number}Z", "HOME": str(folder)}
-    return subprocess.Popen(
-        ["make", "run", *arguments],
-        cwd=folder,
-        env=env,
-        **TOGETHER,
-    )
+    return subprocess.Popen(["make", "run", *arguments], cwd=folder, env=env, **TOGETHER)
 
 
 def until(path: Path) -> None:

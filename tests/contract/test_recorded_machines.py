@@ -323,10 +323,7 @@ def test_stream_loads_every_l3_of_hbv3_alike(
             "short_memory",
             ["Standard_HB120rs_v3 has 448 GiB of memory, this machine shows 224.4 GiB"],
         ),
-        (
-            "one_numa_node",
-            ["Standard_ND96isr_H200_v5 has 2 NUMA nodes, this machine shows 1"],
-        ),
+        ("one_numa_node", ["Standard_ND96isr_H200_v5 has 2 NUMA nodes, this machine shows 1"]),
         (
             "smaller_gpus",
             [

@@ -255,9 +255,7 @@ def test_a_record_that_cannot_be_written_stops_the_run(tmp_path: Path) -> None:
     assert "the run is stopped" in done.stderr
 
 
-def test_a_run_json_that_cannot_be_written_stops_the_run_before_it_measures(
-    tmp_path: Path,
-) -> None:
+def test_a_run_json_that_cannot_be_written_stops_the_run_before_it_measures(tmp_path: Path) -> None:
     run_json = tmp_path / "results" / "20261120T091300Z-7c1e" / "run.json"
     run_json.mkdir(parents=True)
     done = play(tmp_path, ("good.json", a_record("good")))

@@ -165,5 +165,5 @@ def test_a_hook_that_fails_drains_the_node_with_its_last_line(
     )
     assert done.returncode == 1
     assert (tmp_path / "said").read_text().splitlines() == [
-        *("update", "nodename=n1", "state=drain", reason),
+        *("update", "nodename=n1", "state=drain", reason)
     ]

@@ -48,12 +48,7 @@ def on(*numbers: int) -> str:
 
 TASKS = [
     task("Report", "debug", arguments={"msg": "all the same"}),
-    task(
-        "Differ",
-        "command",
-        arguments="true",
-        changed_when="inventory_hostname == 'node03'",
-    ),
+    task("Differ", "command", arguments="true", changed_when="inventory_hostname == 'node03'"),
     task(
         "Break",
         "command",

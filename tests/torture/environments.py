@@ -36,11 +36,7 @@ _INSTALLING = 12.0
 def run(argv: Sequence[str], seconds: float | None = None) -> tuple[int, str, str]:
     """A program; killed with its children after the time, where one is given."""
     with subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as started:
         try:
             said, complaint = started.communicate(timeout=seconds)

@@ -86,10 +86,7 @@ GIVEN: dict[str, tuple[tuple[str, ...], ...]] = {
         ("{file}",),
         (str(ROOT / "tests/data/models/llama/config.json"), "--catalog", "{catalog}"),
     ),
-    "advise": (
-        ("{file}",),
-        ("stencil", "grid=512x512x512", "steps=100", "--catalog", "{catalog}"),
-    ),
+    "advise": (("{file}",), ("stencil", "grid=512x512x512", "steps=100", "--catalog", "{catalog}")),
     "azure plan": (("devito-hbv3", "--parameters", "{file}"),),
     # Repair cases have no records; tests/unit/test_repair.py damages their files.
     **dict.fromkeys(

@@ -439,12 +439,7 @@ def _play(
     if extra:
         argv += ["--extra-vars", json.dumps(extra)]
     done = subprocess.run(
-        argv,
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        **TOGETHER,
-        check=False,
+        argv, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, **TOGETHER, check=False
     )
     (store.folder / "last.log").write_text(done.stdout)
     with (store.folder / "all.log").open("a") as log:

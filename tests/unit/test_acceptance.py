@@ -47,10 +47,7 @@ def test_the_catalog_is_read() -> None:
         ({"rows": ["a"]}, "rows[0] is 'a': it must be a mapping"),
         ({"rows": [CHANGES, {**CHANGES}]}, "the id a stands twice"),
         ({"rows": [{**ROW, "id": ""}]}, "id is ''"),
-        (
-            {"rows": [{**ROW, "minutes": "1"}]},
-            "rows[0] ('a').minutes is '1': it must be",
-        ),
+        ({"rows": [{**ROW, "minutes": "1"}]}, "rows[0] ('a').minutes is '1': it must be"),
         ({"rows": [{**ROW, "applies": "hbv3"}]}, "applies is 'hbv3': it must be a mapping"),
         ({"rows": [{**ROW, "expcted": "e"}]}, "expcted is not known; did you mean expected?"),
         ({"rows": [{**ROW, "checks": ["a"]}]}, "checks[0] is 'a': it must be a mapping"),
@@ -61,10 +58,7 @@ def test_the_catalog_is_read() -> None:
         ),
         ({"rows": [{**ROW, "checks": [{"command": "ip", "has": ["a"]}]}]}, "it must be a list"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "has": ["("]}]}]}, "no regular expression"),
-        (
-            {"rows": [{**ROW, "checks": [{"fact": "node.a", "from": "1"}]}]},
-            "from is '1'",
-        ),
+        ({"rows": [{**ROW, "checks": [{"fact": "node.a", "from": "1"}]}]}, "from is '1'"),
         ({"rows": [{**ROW, "checks": [{"file": "/a"}]}]}, "the check of a file compares nothing"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "from": 1}]}]}, "a file has no from"),
         ({"rows": [ROW]}, "neither checks nor what it needs"),

@@ -165,11 +165,7 @@ def elsewhere(_: Reply) -> Reply:
         (NICS, refusal(404, "ResourceNotFound", "Gone."), ["ResourceNotFound", "404", "request "]),
         (NICS, elsewhere, ["https://evil.example, which is not asked"]),
         (NICS, Reply(200, {"value": [1]}), ["without a list of entries"]),
-        (
-            NICS,
-            Reply(302, {}, {"Location": "https://evil.example/"}),
-            ["is not followed"],
-        ),
+        (NICS, Reply(302, {}, {"Location": "https://evil.example/"}), ["is not followed"]),
     ],
 )
 def test_a_fault_is_one_sentence(

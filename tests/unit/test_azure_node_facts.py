@@ -150,11 +150,7 @@ def test_this_machine_for_real(capsys: pytest.CaptureFixture[str]) -> None:
 
 @parametrized(("user", "sudo", "status", "expected"))
 def test_how_packages_could_be_installed(
-    user: int,
-    sudo: str | None,
-    status: int,
-    expected: str | None,
-    monkeypatch: pytest.MonkeyPatch,
+    user: int, sudo: str | None, status: int, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[list[str]] = []
 
@@ -182,10 +178,7 @@ def test_how_packages_could_be_installed(
     ],
 )
 def test_an_mpi_that_cannot_say_its_version_is_not_taken(
-    wanted: str,
-    taken: tuple[str, str] | None,
-    said: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    wanted: str, taken: tuple[str, str] | None, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 

@@ -267,9 +267,7 @@ def test_fewer_nodes_are_used_where_they_are_enough(controller: Controller, plac
     controller.dumb = {first.nodes[1].name: "no answer by ssh"}
     there = controller.make(nodes)
     assert [one.name for one in there.nodes] == [first.nodes[0].name, first.nodes[2].name]
-    assert there.notes == [
-        f"2 of 3 nodes are used: {first.nodes[1].name}: no answer by ssh",
-    ]
+    assert there.notes == [f"2 of 3 nodes are used: {first.nodes[1].name}: no answer by ssh"]
     assert controller.kept["nodes"] == 2
     assert len(controller.machines()) == 2
     again = controller.make(nodes)

@@ -109,9 +109,5 @@ def test_a_switch_that_never_gets_its_right_is_said_with_why() -> None:
 
 def unmet(ssh: Ssh) -> str:
     return wait_ready.unmet(
-        *("config", "login", "ask"),
-        limit_seconds=30,
-        run=ssh,
-        clock=Clock(),
-        sleep=lambda _: None,
+        *("config", "login", "ask"), limit_seconds=30, run=ssh, clock=Clock(), sleep=lambda _: None
     )

@@ -250,11 +250,7 @@ def test_azcopy_with_the_managed_identity(tmp_path: Path, monkeypatch: pytest.Mo
     [copy] = result["copies"]
     assert (copy["uploaded_bytes"], copy["files"][0]["verified"]) == (5000, True)
     [copied, listed] = [json.loads(line) for line in log.read_text().splitlines()]
-    assert copied[0][1:4] == [
-        "copy",
-        str(file),
-        "https://a.blob.core.windows.net/c/step%201/f.pt",
-    ]
+    assert copied[0][1:4] == ["copy", str(file), "https://a.blob.core.windows.net/c/step%201/f.pt"]
     assert {"--cap-mbps=2300.0", "--put-md5", "--block-size-mb=8", "--output-type=json"} <= set(
         copied[0]
     )

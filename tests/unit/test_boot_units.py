@@ -78,13 +78,7 @@ def test_a_missing_unit_is_warned_of_with_its_name_and_fix() -> None:
     assert (rows[0].name, rows[0].value) == ("unit_faults", 6)
     figures = [Figure(row.name, row.value, row.unit, "none", device=row.device) for row in rows]
     meanings = faults.of_document(
-        {
-            "xids": [],
-            "sxids": [],
-            "sources": {},
-            "fixes": {},
-            "watched": known_faults.watched(),
-        },
+        {"xids": [], "sxids": [], "sources": {}, "fixes": {}, "watched": known_faults.watched()},
         "a catalog",
     )
     case = Case(("n1",), None, "node_state", "state", "ok", None, {}, {}, figures)

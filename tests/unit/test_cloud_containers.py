@@ -6,11 +6,7 @@ import re
 
 import pytest
 import yaml
-from emulated_cloud import (
-    AllocationFailed,
-    images,
-    instance_metadata,
-)
+from emulated_cloud import AllocationFailed, images, instance_metadata
 from helpers import ROOT, parametrized
 
 CATALOG = yaml.safe_load((ROOT / "catalog" / "azure.yml").read_text())

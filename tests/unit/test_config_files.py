@@ -85,8 +85,7 @@ def test_what_cannot_be_written_is_named_and_no_file_is_replaced(
     (tmp_path / "not-a-folder").write_text("")
     below = tmp_path / "not-a-folder" / "b.conf"
     answer = put(
-        {"path": str(tmp_path / "a.conf"), "content": "new\n"},
-        {"path": str(below), "content": "x"},
+        {"path": str(tmp_path / "a.conf"), "content": "new\n"}, {"path": str(below), "content": "x"}
     )
     assert answer["failed"] is True
     assert answer["msg"].startswith(f"{below}: ")

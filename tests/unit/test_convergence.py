@@ -20,10 +20,7 @@ from trueup_node.plan import Plan
 
 HPCX = "hpcx-v2.25.1-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64"
 ROLES = ["hpc_limits", "rdma", "gpu_driver", "gpu_clocks", "hpcx", "nccl", "stream"]
-FOUND_OUT: dict[str, dict[str, Any]] = {
-    "rdma": {"trueup_rdma": FOUND},
-    "hpcx": there(HPCX),
-}
+FOUND_OUT: dict[str, dict[str, Any]] = {"rdma": {"trueup_rdma": FOUND}, "hpcx": there(HPCX)}
 CLOCKS = {"problems": [], "renewed": []}
 # What a node answers where there is nothing to do.
 WELL: dict[str, dict[str, Any]] = {
@@ -95,9 +92,7 @@ def run(
     monkeypatch.setattr(trueup_plan.ActionModule, "plan_of", plan_of)
     monkeypatch.setattr(constants, "DEFAULT_ROLES_PATH", [str(ROOT / "roles")])
     task = SimpleNamespace(
-        args={"roles": ROLES if roles is None else roles},
-        async_val=0,
-        check_mode=check,
+        args={"roles": ROLES if roles is None else roles}, async_val=0, check_mode=check
     )
     templar = SimpleNamespace(template=lambda value: value)
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nonexistent"))

@@ -192,10 +192,7 @@ def test_levels_without_arithmetic_get_a_case_of_it(options: Any, cases: list[An
 def test_a_node_that_cannot_be_tested_is_skipped_by_name() -> None:
     assert programs(asked()) == {"programs": ["dcgmi"]}
     assert plan(asked(None)).skipped == [
-        Skipped(
-            "dcgm",
-            "no dcgmi on this node: install datacenter-gpu-manager-4 (role gpu_driver)",
-        )
+        Skipped("dcgm", "no dcgmi on this node: install datacenter-gpu-manager-4 (role gpu_driver)")
     ]
     bare = PlanInputs(options=DEFAULTS, node={"gpus": []}, found={"programs": {"dcgmi": None}})
     assert plan(bare).skipped == [Skipped("dcgm", "nvidia-smi and PCI show no GPU")]

@@ -15,10 +15,7 @@ from trueup_controller import dryrun
 from trueup_node.errors import BadInput
 
 # What only a user can say, and dummies of what only a user has.
-OWN: dict[str, Any] = {
-    "owner": "geophysics",
-    "ssh_from": ["203.0.113.7/32"],
-}
+OWN: dict[str, Any] = {"owner": "geophysics", "ssh_from": ["203.0.113.7/32"]}
 SECRETS = {"HF_TOKEN": "dummy", "VLLM_API_KEY": "dummy"}
 LICENCES = {"accepted_licences": ["llama3.1"]}
 PRICED = {"prices": {"storage": 1.0}}
@@ -115,7 +112,7 @@ def test_profiles_without_their_data_are_named_before_azure_is_asked(plan: Any) 
     made = plan("llama-a100", **MET, variables={"vllm_downloads_allowed": False})
     texts = [text for _, text in made.missing(SECRETS) if "vllm_datasets" in text]
     assert [text.rpartition(" ")[2] for text in texts] == [
-        *("chat.", "classification.", "code_generation."),
+        *("chat.", "classification.", "code_generation.")
     ]
 
 

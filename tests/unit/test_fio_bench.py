@@ -106,11 +106,7 @@ test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
     ({"timed_out": True}, "failed", "time limit of 900 s"),
     ({"stdout": MIXED}, "invalid", "fio ran the jobs random instead of frontend"),
     ({"stdout": GROUPS}, "invalid", "frontend, backend instead of frontend"),
-    (
-        {"stdout": FRONTEND.replace('"direct" : "1"', '"direct" : "0"')},
-        "invalid",
-        "direct=0",
-    ),
+    ({"stdout": FRONTEND.replace('"direct" : "1"', '"direct" : "0"')}, "invalid", "direct=0"),
     leaves="store",
 )
 

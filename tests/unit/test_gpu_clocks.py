@@ -235,11 +235,7 @@ def test_status_names_a_busy_gpu_that_is_slow_and_changes_nothing(tmp_path: Path
 
 
 # An H100's, as its driver 580.159.04 told them on 2026-11-27: idle, and in bf16 products.
-H100 = {
-    "clocks.max.graphics": "1980",
-    "clocks.max.memory": "2619",
-    "clocks.current.memory": "2619",
-}
+H100 = {"clocks.max.graphics": "1980", "clocks.max.memory": "2619", "clocks.current.memory": "2619"}
 AT_WORK = {"clocks.current.graphics": "1500", "clocks_event_reasons.active": "0x0000000000000004"}
 
 
@@ -258,10 +254,7 @@ def test_status_says_that_a_lock_cannot_be_told(
 def test_without_a_driver(tmp_path: Path) -> None:
     complaint = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
     status, report = Machine(tmp_path, broken=True).run("lock")
-    assert (status, report["problems"]) == (
-        1,
-        [f"nvidia-smi failed with status 9: {complaint}"],
-    )
+    assert (status, report["problems"]) == (1, [f"nvidia-smi failed with status 9: {complaint}"])
     (tmp_path / "nvidia-smi").unlink()
     (problem,) = Machine.run(_bare(tmp_path), "lock")[1]["problems"]
     assert problem.startswith("nvidia-smi is not installed: install the driver")

@@ -136,11 +136,7 @@ CASES = {
 
 
 DEVITO = {
-    "devito-slurm": (
-        devito_bench,
-        devito_case,
-        {"nodes": NODES, "launchers": ["slurm"]},
-    ),
+    "devito-slurm": (devito_bench, devito_case, {"nodes": NODES, "launchers": ["slurm"]}),
     "devito-mpirun": (devito_bench, devito_case, {"nodes": NODES, "launchers": ["mpirun"]}),
 }
 ON_GPUS = [name for name, (_, _, options) in CASES.items() if options]

@@ -91,7 +91,7 @@ def test_two_ranks_give_a_record(run_module: Any) -> None:
     assert list(run.inputs) == ["HPL.dat"]
     lines = run.inputs["HPL.dat"].splitlines()
     assert [line.split()[0] for line in (lines[5], lines[7], lines[10], lines[11])] == [
-        *("1536", "192", "1", "2"),
+        *("1536", "192", "1", "2")
     ]
     assert len(lines) == 31
     assert folder.exists() is False
@@ -165,7 +165,7 @@ def test_the_container_is_started_with_the_gpus_the_input_and_the_affinities(
     ]
     lines = (tmp_path / "HPL.dat").read_text().splitlines()
     assert [line.split()[0] for line in (lines[5], lines[7], lines[10], lines[11])] == [
-        *("2048", "1024", "1", "2"),
+        *("2048", "1024", "1", "2")
     ]
     assert (record["gpus"], record["parameters"]["container"]) == (2, IMAGE)
     # The recording is of another problem.
@@ -177,11 +177,7 @@ def test_enroot_starts_a_file_of_the_given_sha256(run_module: Any, tmp_path: Pat
     image = tmp_path / "hpl.sqsh"
     image.write_bytes(b"squashed")
     sha256 = hashlib.sha256(b"squashed").hexdigest()
-    given = {
-        **EIGHT_GPUS,
-        "container_image": str(image),
-        "container_sha256": sha256,
-    }
+    given = {**EIGHT_GPUS, "container_image": str(image), "container_sha256": sha256}
     run = FakeRun(stdout=TWO_RANKS)
     run_module(run, **given)
     argv = run.calls[0]["argv"]
@@ -189,7 +185,7 @@ def test_enroot_starts_a_file_of_the_given_sha256(run_module: Any, tmp_path: Pat
     assert argv[:2] == ["enroot", "start"]
     start = argv.index("--mount")
     assert argv[start : start + 6] == [
-        *("--mount", f"{folder}:{folder}", str(image), "env", "--chdir", folder),
+        *("--mount", f"{folder}:{folder}", str(image), "env", "--chdir", folder)
     ]
     assert argv[start + 6] == "mpirun"
     image.write_bytes(b"another")

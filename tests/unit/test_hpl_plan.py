@@ -94,18 +94,12 @@ def test_one_case_by_default_and_one_for_each_layout() -> None:
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        (
-            asked(privilege=None),
-            LACKS.format("gcc, mpicc, a fast BLAS (hpl_blas can name one)"),
-        ),
+        (asked(privilege=None), LACKS.format("gcc, mpicc, a fast BLAS (hpl_blas can name one)")),
         (
             asked(manager="dnf", there=("gcc", "mpicc")),
             LACKS.format("a fast BLAS (hpl_blas can name one)"),
         ),
-        (
-            asked(program="/opt/xhpl"),
-            "no /opt/xhpl on this node, and hpl_program names it",
-        ),
+        (asked(program="/opt/xhpl"), "no /opt/xhpl on this node, and hpl_program names it"),
     ],
 )
 def test_nodes_without_a_program_are_skipped_by_name(question: PlanInputs, why: str) -> None:

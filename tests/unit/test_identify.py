@@ -184,11 +184,7 @@ def test_devices_unlike_the_catalogs_are_warned_of(
             },
             ["GPU 0002:00:00.0 (A100) shows 40.0 GiB, those of Standard_HB120rs_v3 have 80 GiB"],
         ),
-        (
-            {"numa_nodes": 2},
-            {},
-            ["Standard_HB120rs_v3 has 2 NUMA nodes, this machine shows 4"],
-        ),
+        ({"numa_nodes": 2}, {}, ["Standard_HB120rs_v3 has 2 NUMA nodes, this machine shows 4"]),
         ({"numa_nodes": 2}, {"topology": None}, []),
     ],
 )

@@ -103,12 +103,7 @@ def test_a_slurm_job_with_everything() -> None:
         options=("--partition=hbv3", "--account=a b"),
     )
     argv = job.command(
-        PROGRAM,
-        per_node=8,
-        variables={},
-        gpus_per_node=8,
-        name="trueup-nccl",
-        limit_seconds=1800,
+        PROGRAM, per_node=8, variables={}, gpus_per_node=8, name="trueup-nccl", limit_seconds=1800
     )
     assert argv == [
         *("/opt/slurm/bin/sbatch", "--parsable", "--job-name=trueup-nccl", "--nodes=2"),
@@ -226,19 +221,10 @@ def asked(**given: Any) -> Launcher:
 ON_SLURM = {"launcher": "slurm", "nodes": ["a"], "job_directory": "/shared"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"nodes": ["a", "b", "a"], "launcher": "mpirun"}, "nodes has a twice"),
-    (
-        {"nodes": ["a", "b"], "hosts": ["x", "x"], "launcher": "mpirun"},
-        "hosts has x twice",
-    ),
-    (
-        {"nodes": ["a", "b"], "hosts": ["x"], "launcher": "mpirun"},
-        "hosts has 1 names for 2 nodes",
-    ),
+    ({"nodes": ["a", "b"], "hosts": ["x", "x"], "launcher": "mpirun"}, "hosts has x twice"),
+    ({"nodes": ["a", "b"], "hosts": ["x"], "launcher": "mpirun"}, "hosts has 1 names for 2 nodes"),
     ({"hosts": ["x"], "launcher": "mpirun"}, "hosts has 1 names for 0 nodes"),
-    (
-        {"nodes": ["a", "b"]},
-        "launcher local cannot run on 2 nodes: set it to mpirun or slurm",
-    ),
+    ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes: set it to mpirun or slurm"),
     (
         {"launcher": "slurm", "nodes": ["a"]},
         (

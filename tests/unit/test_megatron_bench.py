@@ -267,7 +267,7 @@ def test_mpirun_on_this_node_alone_names_no_host(run_module: Any) -> None:
     run = FakeRun(stdout=TWO)
     record = run_module(run, launcher="mpirun")["record"]
     assert run.calls[0]["argv"][:7] == [
-        *("mpirun", "-np", "2", "--map-by", "ppr:2:node", "--bind-to", "none"),
+        *("mpirun", "-np", "2", "--map-by", "ppr:2:node", "--bind-to", "none")
     ]
     assert "--host" not in run.calls[0]["argv"]
     assert record["environment"]["MASTER_ADDR"] == "127.0.0.1"

@@ -231,11 +231,7 @@ test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
     ({"stdout": NVLINK[: NVLINK.index("# Out of")]}, "failed", "it may be cut off"),
     ({"stdout": re.sub(r"\n +524288 .*", "", NVLINK)}, "failed", "1048576 stands where 524288"),
     ({"stdout": ""}, "failed", "no table of nccl-tests"),
-    (
-        {"stdout": recorded("wrong_values.txt")},
-        "invalid",
-        "wrong values in the results of 1048576",
-    ),
+    ({"stdout": recorded("wrong_values.txt")}, "invalid", "wrong values in the results of 1048576"),
     (
         {"stdout": re.sub(r"(Avg bus bandwidth .*)", r"\1FAILED", NVLINK)},
         "invalid",
@@ -256,16 +252,8 @@ test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
         "invalid",
         "whether nvlink was used within the node cannot be told",
     ),
-    (
-        {"stdout": re.sub(r"/NVL\)", "/PHB)", NVLINK)},
-        "invalid",
-        "not over NVLink",
-    ),
-    (
-        {"stdout": INFINIBAND},
-        "invalid",
-        "4 GPUs on 2 nodes took part instead of 2 on 1",
-    ),
+    ({"stdout": re.sub(r"/NVL\)", "/PHB)", NVLINK)}, "invalid", "not over NVLink"),
+    ({"stdout": INFINIBAND}, "invalid", "4 GPUs on 2 nodes took part instead of 2 on 1"),
     (
         {"stdout": NVLINK.replace("Loading topology", "Could not open XML topology")},
         "invalid",

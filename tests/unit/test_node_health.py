@@ -177,9 +177,7 @@ class Node:
         (run / name).write_text(text)
         expectations = of_size(CATALOG, SIZE)["expectations"]
         of_nccl = [entry for entry in expectations if entry["benchmark"] == "nccl"]
-        self.settings["expectations"] = {
-            "expectations": [*self.cores(1)["expectations"], *of_nccl],
-        }
+        self.settings["expectations"] = {"expectations": [*self.cores(1)["expectations"], *of_nccl]}
         self.settings["records"] = str(self.folder / "results")
 
     def run(self, *arguments: str, settings: str | None = None) -> tuple[int, str, list[str]]:
@@ -268,10 +266,7 @@ def test_a_node_drains_before_azure_interrupts_it_and_gives_itself_back(
 
     with serving(behave) as (url, _):
         base = url.partition("/metadata")[0]
-        node.settings["events"] = [
-            f"{base}/metadata/instance",
-            f"{base}/metadata/scheduledevents",
-        ]
+        node.settings["events"] = [f"{base}/metadata/instance", f"{base}/metadata/scheduledevents"]
         (told,) = node.run()[2]
         assert told.startswith(f"{DRAIN}fail: ")
         assert f"this machine ({kind}, not before 2021-07-22T04:50:17Z)" in told

@@ -706,10 +706,7 @@ def test_a_boot_waits_for_a_disk_that_comes_late(monkeypatch: pytest.MonkeyPatch
 def test_a_boot_without_the_catalogs_number_makes_nothing_anew_before_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    late = [
-        states.Machine((member(0, of=2),)),
-        states.Machine((member(0, of=2), member(1, of=2))),
-    ]
+    late = [states.Machine((member(0, of=2),)), states.Machine((member(0, of=2), member(1, of=2)))]
     monkeypatch.setattr(program, "read_machine", lambda *_: late.pop(0))
     monkeypatch.setattr(program.time, "sleep", lambda _: None)
     assert program.decide_when_settled(SETTINGS, Recorder(), 60).state == "assemble"

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from helpers import parametrized
-from trueup_node.options import (
-    ModuleOption,
-    Option,
-    RoleOption,
-    refusals,
-)
+from trueup_node.options import ModuleOption, Option, RoleOption, refusals
 
 OPTIONS = (
     Option("repeats", "Repeats.", 5, least=3),

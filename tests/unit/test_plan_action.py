@@ -143,9 +143,7 @@ def test_a_node_that_nothing_has_identified_is_asked(
     assert result["ansible_facts"]["trueup_node"] == identity["trueup_node"]
 
 
-def test_a_node_is_not_asked_by_an_ansible_that_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_node_is_not_asked_by_an_ansible_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = answering(monkeypatch, {"ansible_facts": {"trueup_node": node("hbv3")}})
     monkeypatch.setattr(trueup_plan, "__version__", "2.18.19")
     with pytest.raises(AnsibleActionFail, match=r"^This is ansible-core 2\.18\.19, which gets no"):

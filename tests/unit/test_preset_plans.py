@@ -55,10 +55,7 @@ def cases(
         host=HOSTS[0],
         hosts=HOSTS,
         hostvars={
-            name: {
-                "ansible_host": f"10.0.0.{at + 4}",
-                "ansible_facts": {"trueup_node": there},
-            }
+            name: {"ansible_host": f"10.0.0.{at + 4}", "ansible_facts": {"trueup_node": there}}
             for at, name in enumerate(HOSTS)
         },
         variables={"trueup_plan": [role], "trueup_cluster_roles": ["eessi"]},
@@ -163,16 +160,12 @@ def test_a_model_that_fills_two_nodes_writes_checkpoints(runner: Any) -> None:
     argv = runner(megatron_bench)(FakeRun(), check=True, **case)["command"]
     names = ("layers", "hidden-size", "attention-heads", "micro-batch", "save", "save-interval")
     assert [option(argv, f"--{name}") for name in names] == [
-        *("40", "5120", "40", "4", "/shared", "10"),
+        *("40", "5120", "40", "4", "/shared", "10")
     ]
     assert int(option(argv, "--nnodes")) * int(option(argv, "--nproc_per_node")) == 16
     assert (case["zero_stage"], case["recompute"], case["precision"]) == (3, True, "bf16")
     model = Model(
-        layers=40,
-        hidden_size=5120,
-        attention_heads=40,
-        sequence_length=2048,
-        vocabulary_size=51200,
+        layers=40, hidden_size=5120, attention_heads=40, sequence_length=2048, vocabulary_size=51200
     )
     # 7 s an iteration at 40 % of 312 TFLOP/s; two checkpoints of 12 bytes a parameter at 2 GB/s.
     assert article_flops(model, 4) / (0.4 * 312e12) == pytest.approx(7.1, abs=0.1)

@@ -188,8 +188,7 @@ def test_the_benchmark_dies_with_a_module_that_is_killed(
     script = MODULE.format(mark=MARK, path=str(tmp_path / "x"))
     script = script.replace('["sleep", "600"]', f'["sh", "-c", "{started}"]')
     module = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        [sys.executable, "-c", script], env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     )
     until(lambda: len(leftovers("orphan")) >= count)
     module.kill()

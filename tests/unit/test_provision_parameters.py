@@ -144,11 +144,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     ("nodes.max_price is for spot nodes, and nodes.priority is regular", {"max_price": 1.0}, {}),
-    (
-        "nodes.max_price is 0: it must be above 0, or -1",
-        {"max_price": 0, "priority": "spot"},
-        {},
-    ),
+    ("nodes.max_price is 0: it must be above 0, or -1", {"max_price": 0, "priority": "spot"}, {}),
     (
         "security is trusted_launch, with which Standard_ND96asr_v4 cannot start: use standard",
         {"size": ND},
@@ -230,11 +226,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"resource_group": "g" * 91},
     ),
     ("owner has 257 characters: a tag has one line of at most 256", {}, {"owner": "o" * 257}),
-    (
-        "expires is 2026-11-22T18:00Z, which has passed",
-        {},
-        {"expires": "2026-11-22T18:00Z"},
-    ),
+    ("expires is 2026-11-22T18:00Z, which has passed", {}, {"expires": "2026-11-22T18:00Z"}),
     (
         "expires is no time with its zone, such as 2026-11-24T18:00Z",
         {},
@@ -297,11 +289,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
         {"variables": {"ansible_user": "root"}},
     ),
-    (
-        "variables has 'a b', which is no name of an Ansible variable",
-        {},
-        {"variables": {"a b": 1}},
-    ),
+    ("variables has 'a b', which is no name of an Ansible variable", {}, {"variables": {"a b": 1}}),
     ("variables is ['a']: it must be a mapping", {}, {"variables": ["a"]}),
     ("max_usd_per_hour is nan: it must be a number >= 0.0", {}, {"max_usd_per_hour": float("nan")}),
 ]

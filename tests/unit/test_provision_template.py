@@ -72,10 +72,7 @@ def test_ssh_is_open_to_the_stated_ranges_and_nothing_else_is() -> None:
     assert (
         rule["properties"]["sourceAddressPrefixes"],
         rule["properties"]["destinationPortRange"],
-    ) == (
-        ranges,
-        "22",
-    )
+    ) == (ranges, "22")
 
 
 def test_nobody_outside_gets_in_without_a_range() -> None:
@@ -91,10 +88,7 @@ def test_no_key_is_in_a_template_and_no_password_works() -> None:
     linux = profile["linuxConfiguration"]
     assert linux["disablePasswordAuthentication"] is True
     assert linux["ssh"]["publicKeys"] == [
-        {
-            "path": "/home/azureuser/.ssh/authorized_keys",
-            "keyData": "[parameters('sshPublicKey')]",
-        }
+        {"path": "/home/azureuser/.ssh/authorized_keys", "keyData": "[parameters('sshPublicKey')]"}
     ]
 
 

@@ -20,12 +20,7 @@ MADE_3_11 = "/opt/trueup/python/3.11-171dffd8c0f6"
 
 def python(path: str, minor: int, *missing: str, headers: bool = True) -> dict[str, Any]:
     """As program_facts has it."""
-    return {
-        "path": path,
-        "version": [3, minor, 4],
-        "missing": list(missing),
-        "headers": headers,
-    }
+    return {"path": path, "version": [3, minor, 4], "missing": list(missing), "headers": headers}
 
 
 # What Azure's images and Debian have: azhpc-images' scripts install no headers beside an image's

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 from trueup_node.errors import ParseError
-from trueup_node.reading import (
-    Line,
-    decoded,
-    is_count,
-    is_number,
-    lines_of,
-    only,
-    unique,
-)
+from trueup_node.reading import Line, decoded, is_count, is_number, lines_of, only, unique
 
 
 def refusal(line: str) -> tuple[str, int | None, str]:

@@ -134,11 +134,7 @@ def wanted() -> dict[str, str]:
             words = words[:1]
         found.update(zip(names, words * len(names) if len(words) == 1 else words, strict=True))
     # Named by one pattern, in the order of their description.
-    return {
-        **found,
-        "devito/faq_fragment.txt": "unverified",
-        "devito/elastic_notebook.txt": "read",
-    }
+    return {**found, "devito/faq_fragment.txt": "unverified", "devito/elastic_notebook.txt": "read"}
 
 
 @pytest.mark.parametrize("name", READ)

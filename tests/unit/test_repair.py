@@ -133,7 +133,7 @@ def test_a_step_in_part_is_no_step(tmp_path: Path) -> None:
     assert file.read() == case
     assert file.append(case, REPORTED).report is not None
     assert [type(step) for step in file.read().steps] == [
-        *(steps.Opened, steps.Drained, steps.Reported),
+        *(steps.Opened, steps.Drained, steps.Reported)
     ]
 
 

@@ -459,11 +459,7 @@ def test_a_damaged_record_is_named_and_written_anew(
 
 
 def test_a_command_holds_for_a_boot(systemd: Systemd, call: Call) -> None:
-    given: dict[str, Any] = {
-        "name": "names",
-        "command": ["apply"],
-        "reloaded": [str(systemd.conf)],
-    }
+    given: dict[str, Any] = {"name": "names", "command": ["apply"], "reloaded": [str(systemd.conf)]}
     assert (call(**given)["step"], systemd.read) == ("reload", "old")
     assert call(**given)["changed"] is False
     later(systemd, "new")

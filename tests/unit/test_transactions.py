@@ -50,12 +50,7 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any]] = {
         {},
         {"mlnx-tools": "25.01-0.2501060"},
     ),
-    "dnf_removes": (
-        {"openmpi": "4.1.1-7.el9", "ucx-el": "1.15.0-2.el9"},
-        {},
-        {},
-        STACK,
-    ),
+    "dnf_removes": ({"openmpi": "4.1.1-7.el9", "ucx-el": "1.15.0-2.el9"}, {}, {}, STACK),
 }
 
 

@@ -22,10 +22,7 @@ class Ran:
     """Runs the module with a key file, folders of its own, and replaced tools."""
 
     def __init__(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        tmp_path: Path,
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
         self.monkeypatch, self.capsys, self.folder = monkeypatch, capsys, tmp_path
         self.calls: list[list[str]] = []

@@ -53,13 +53,7 @@ SHOWN = {
 }
 # Figures of a GPU that catalog/training.yml holds.
 NO_COLUMN = {"gpu_peak_bf16_gflops_each"}
-TINY = {
-    **GPT_ALONE,
-    "iterations": 12,
-    "processes": 2,
-    "nodes": ["a"],
-    "launcher": "torchrun",
-}
+TINY = {**GPT_ALONE, "iterations": 12, "processes": 2, "nodes": ["a"], "launcher": "torchrun"}
 
 
 def added(tool: str, output: Any) -> list[Metric]:

@@ -112,12 +112,7 @@ def _run_module(
     runner: Any, server: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Any:
     monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
-    return runner(
-        vllm_bench,
-        prefix="/srv/vllm",
-        base_url=server.url,
-        **TINY_SERVED,
-    )
+    return runner(vllm_bench, prefix="/srv/vllm", base_url=server.url, **TINY_SERVED)
 
 
 def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:

@@ -59,9 +59,7 @@ def asked(
                 {"path": f"/p{minor}", "version": [3, minor, 2], "missing": [], "headers": True}
                 for minor in (12, 11)
             ],
-            "folders": {
-                values["prefix"]: {"path": "/opt", "free_bytes": 1},
-            },
+            "folders": {values["prefix"]: {"path": "/opt", "free_bytes": 1}},
             "programs": {f"/usr/bin/{name}": name for name in ("gcc", "g++", "c++", "lscpu")},
             "files": dict.fromkeys(TOOLKIT, True),
             **(found or {}),

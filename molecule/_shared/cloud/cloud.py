@@ -705,7 +705,7 @@ class Cloud(Store):
             where = str(given.get("location", ""))
             self.limits[where, capacity.folded(str(given["name"]))] = int(given["limit"])
         elif kind == "restricted" and {"size", "location"} <= set(given) <= {
-            *("size", "location", "zone"),
+            *("size", "location", "zone")
         }:
             names = ("size", "location", "zone")
             size, where, zone = (str(given.get(name, "")) for name in names)

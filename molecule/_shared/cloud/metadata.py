@@ -41,12 +41,7 @@ def found(cloud: Cloud, machine: str) -> tuple[Resource, str, Document] | None:
 
 
 def answer(
-    cloud: Cloud,
-    machine: str,
-    method: str,
-    path: str,
-    query: Mapping[str, str],
-    body: bytes = b"",
+    cloud: Cloud, machine: str, method: str, path: str, query: Mapping[str, str], body: bytes = b""
 ) -> Reply:
     """What a machine is told."""
     there = found(cloud, machine)

@@ -51,11 +51,7 @@ class Clients:
             group, {"location": "southcentralus", "tags": tags}
         )
         said: dict[str, Any] = {"group": [made.name, made.tags == tags]}
-        properties = {
-            "mode": "Incremental",
-            "template": template,
-            "parameters": _given(template),
-        }
+        properties = {"mode": "Incremental", "template": template, "parameters": _given(template)}
         would = self.deployments.deployments.begin_what_if(
             group, "one", DeploymentWhatIf({"properties": properties}), **POLL
         ).result()
@@ -153,11 +149,7 @@ class Clients:
         cancellation is answered with."""
         self.emulated("faults", {"kind": "slow", "what": "virtualNetworks", "seconds": 5})
         self.groups.resource_groups.create_or_update("canceled", {"location": "southcentralus"})
-        properties = {
-            "mode": "Incremental",
-            "template": template,
-            "parameters": _given(template),
-        }
+        properties = {"mode": "Incremental", "template": template, "parameters": _given(template)}
         began = self.deployments.deployments.begin_create_or_update(
             "canceled", "one", Deployment({"properties": properties}), **POLL
         )

@@ -153,9 +153,7 @@ def certificates(folder: Path, address: str = "127.0.0.1") -> tuple[Path, Path, 
     )
     files = folder / "authority.pem", folder / "localhost.pem", folder / "localhost.key"
     private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     for path, content in zip(files, (authority, host, private), strict=True):
         path.write_bytes(content)

@@ -52,12 +52,7 @@ FAMILIES = {
 CONFIGURES = "molecule/_shared/converge.yml"
 RUNS = {"first": "site.yml", "second": CONFIGURES, "restarted": CONFIGURES}
 # The plays of site.yml whose roles are benchmarks, and the one that refuses before any change.
-MEASURING = (
-    "Install benchmarks",
-    "Report failed roles",
-    "Measure health",
-    "Measure benchmarks",
-)
+MEASURING = ("Install benchmarks", "Report failed roles", "Measure health", "Measure benchmarks")
 PREFLIGHT = "Check nodes before changes"
 REASON_CHARACTERS = 110
 
@@ -65,10 +60,7 @@ REASON_CHARACTERS = 110
 def environment(folder: Path, scenario: Path = SCENARIO) -> dict[str, str]:
     """What molecule sets for the scenario's playbooks, with its files in ``folder``."""
     given = yaml.safe_load(scenario.read_text(encoding="utf-8"))["provisioner"]["env"]
-    known = {
-        "MOLECULE_PROJECT_DIRECTORY": str(ROOT),
-        "MOLECULE_EPHEMERAL_DIRECTORY": str(folder),
-    }
+    known = {"MOLECULE_PROJECT_DIRECTORY": str(ROOT), "MOLECULE_EPHEMERAL_DIRECTORY": str(folder)}
     filled = {name: string.Template(text).safe_substitute(known) for name, text in given.items()}
     return {**os.environ, **known, **filled}
 

@@ -31,10 +31,7 @@ def leaves(version: str = NEWEST) -> Leaves:
         },
         files={rf"{_FOLDER}\frx.exe": File(b"simulated", version=version)},
         registry={
-            APPS: {
-                "InstallVersion": ["string", version],
-                "InstallPath": ["string", f"{_FOLDER}\\"],
-            }
+            APPS: {"InstallVersion": ["string", version], "InstallPath": ["string", f"{_FOLDER}\\"]}
         },
         groups={
             "FSLogix Profile Include List": everyone,

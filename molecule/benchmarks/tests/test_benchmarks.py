@@ -61,7 +61,7 @@ def test_fio_measured_each_workload_for_real() -> None:
     made = made_here("fio", "fio", "fio")
     assert {record["outcome"] for record in made} == {"ok"}
     assert sorted(record["parameters"]["workload"] for record in made) == [
-        *("random_read", "random_write", "sequential_read", "sequential_write"),
+        *("random_read", "random_write", "sequential_read", "sequential_write")
     ]
     for record in made:
         rates = [row for row in record["metrics"] if row["name"].endswith("_bandwidth")]

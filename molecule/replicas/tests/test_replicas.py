@@ -111,11 +111,7 @@ def test_hpl_was_built_from_source_and_solved_a_system_on_one_node_and_on_both()
     run = max(Path(os.environ["TRUEUP_RESULTS"]).iterdir())
     read = [json.loads(path.read_text(encoding="utf-8")) for path in run.glob("hpl*.json")]
     one, two = sorted(read, key=lambda record: record["node_count"])
-    assert ([one["nodes"], two["nodes"]], one["ranks"], two["ranks"]) == (
-        [NODES[:1], NODES],
-        2,
-        4,
-    )
+    assert ([one["nodes"], two["nodes"]], one["ranks"], two["ranks"]) == ([NODES[:1], NODES], 2, 4)
     for record in (one, two):
         # The residual passed; a short problem takes less than a second.
         assert record["outcome"] in {"ok", "too_short"}

@@ -54,7 +54,7 @@ def _ours(options: Mapping[str, Option]) -> dict[str, Any]:
 
 # Where the module's source (.ps1), which is what runs, has it otherwise than its documentation.
 _SOURCE: dict[str, dict[str, dict[str, Any]]] = {
-    "ansible.windows.win_reg_stat": {"name": {"aliases": ["entry", "value"]}},
+    "ansible.windows.win_reg_stat": {"name": {"aliases": ["entry", "value"]}}
 }
 
 

@@ -72,10 +72,7 @@ def tally(run: subprocess.CompletedProcess[str]) -> dict[str, int]:
 
 
 def test_nodes_are_made_used_and_terminated(tmp_path: Path) -> None:
-    hosts = {
-        "execute-1": ["10.0.0.4", "azureuser", 7],
-        "execute-2": ["10.0.0.5", "azureuser", 7],
-    }
+    hosts = {"execute-1": ["10.0.0.4", "azureuser", 7], "execute-2": ["10.0.0.5", "azureuser", 7]}
     with stand_in(StandInCycleCloud()) as cloud:
         run, known = play(tmp_path, cloud, "--check")
         assert (run.returncode, known, cloud.made) == (0, {}, 0)

@@ -53,10 +53,7 @@ def test_minerva_as_worked_by_hand(run: Any) -> None:
     assert found["advise_architecture"]["usd_per_hour"] == pytest.approx(6.742)
     assert found["advise_architecture"]["unpriced"] == ["web server"]
     said = {row["says"]: row["instead"] for row in found["advise_architecture_outdated"]["rows"]}
-    assert said == {
-        "Standard_F16s_v2": "Standard_D16ls_v6",
-        "Standard_F8s_v2": "Standard_D8ls_v6",
-    }
+    assert said == {"Standard_F16s_v2": "Standard_D16ls_v6", "Standard_F8s_v2": "Standard_D8ls_v6"}
     assert "4921.66 US$ a month" in run("ansys-minerva").out
 
 

@@ -113,10 +113,7 @@ def test_a_contract_holds_for_every_command_that_prices(
     assert (
         advised.status,
         "less 25 % (your contract EA 2026" in " ".join(advised.out.split()),
-    ) == (
-        0,
-        True,
-    )
+    ) == (0, True)
 
 
 @parametrized(("change", "word"))

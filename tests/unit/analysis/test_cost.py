@@ -38,10 +38,7 @@ def of(benchmark: str, metrics: list[dict[str, Any]], **changes: Any) -> dict[st
     """A record of another benchmark, with these parameters alone."""
     parameters = changes.pop("parameters", {})
     fields = {"case": "made", "software": {benchmark: "1.0"}, **changes}
-    return {
-        **made.record(benchmark=benchmark, metrics=metrics, **fields),
-        "parameters": parameters,
-    }
+    return {**made.record(benchmark=benchmark, metrics=metrics, **fields), "parameters": parameters}
 
 
 def on(number: int, record: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -39,10 +39,7 @@ def skipped(node: str, what: str, why: str) -> dict[str, str]:
 
 
 ABSENT = {
-    "unreachable": (
-        run(expected=["n1"], hosts={"n1": tally(unreachable=1)}),
-        "unreachable",
-    ),
+    "unreachable": (run(expected=["n1"], hosts={"n1": tally(unreachable=1)}), "unreachable"),
     "unreachable after some tasks, and skipped before": (
         run(
             expected=["n1"],
@@ -84,10 +81,7 @@ ABSENT = {
         older(hosts={"n1": tally(ok=2, failed=1)}),
         "failed, and run.json does not say where",
     ),
-    "rescued only": (
-        run(expected=["n1"], hosts={"n1": tally(ok=2, rescued=1)}),
-        UNKNOWN,
-    ),
+    "rescued only": (run(expected=["n1"], hosts={"n1": tally(ok=2, rescued=1)}), UNKNOWN),
     "skipped": (
         run(
             expected=["n1"],
@@ -100,10 +94,7 @@ ABSENT = {
         ),
         "skipped: stream: no compiler; devito: no space",
     ),
-    "stopped": (
-        run(expected=["n1"], finished_at=None),
-        "the run did not finish",
-    ),
+    "stopped": (run(expected=["n1"], finished_at=None), "the run did not finish"),
     "stopped on resume, having failed before": (
         run(
             expected=["n1"],
@@ -113,18 +104,9 @@ ABSENT = {
         ),
         "failed in rdma",
     ),
-    "no task at all": (
-        run(expected=["n1"]),
-        UNKNOWN,
-    ),
-    "all tasks well": (
-        run(expected=["n1"], hosts={"n1": tally(ok=30)}),
-        UNKNOWN,
-    ),
-    "all tasks well in an older release": (
-        older(hosts={"n1": tally(ok=30)}),
-        UNKNOWN,
-    ),
+    "no task at all": (run(expected=["n1"]), UNKNOWN),
+    "all tasks well": (run(expected=["n1"], hosts={"n1": tally(ok=30)}), UNKNOWN),
+    "all tasks well in an older release": (older(hosts={"n1": tally(ok=30)}), UNKNOWN),
 }
 
 
@@ -209,18 +191,12 @@ def test_a_count_says_which_run_began_last_and_no_clock() -> None:
 
 # Hosts of a run of an older release -> those of them that are expected.
 CONTROLLER = {
-    "the controller had no trouble": (
-        {"localhost": tally(ok=3), "n1": tally(ok=3)},
-        ["n1"],
-    ),
+    "the controller had no trouble": ({"localhost": tally(ok=3), "n1": tally(ok=3)}, ["n1"]),
     "localhost had trouble": (
         {"localhost": tally(ok=3, failed=1), "n1": tally(ok=3)},
         ["localhost", "n1"],
     ),
-    "localhost is the only one": (
-        {"localhost": tally(ok=3)},
-        ["localhost"],
-    ),
+    "localhost is the only one": ({"localhost": tally(ok=3)}, ["localhost"]),
 }
 
 

@@ -165,8 +165,7 @@ def test_an_unknown_code_and_an_unknown_error_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "status"),
-    [("all is well\n", 0), (KERNEL, 1), (NCCL, 1), ("some error\n", 2)],
+    ("text", "status"), [("all is well\n", 0), (KERNEL, 1), (NCCL, 1), ("some error\n", 2)]
 )
 def test_the_exit_status_tells(tmp_path: Path, text: str, status: int) -> None:
     (tmp_path / "log").write_text(text)

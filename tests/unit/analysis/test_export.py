@@ -31,13 +31,11 @@ STATISTICS = {
 }
 # Members that schema_v0_2.py needs, and those that it has, of objects that take no others.
 COMPONENT = {"metadata", "standardized", "native"}
-ENGINE = {
-    *("kind", "tool", "tool_version", "role", "replicas", "model", "accelerator"),
-}
+ENGINE = {*("kind", "tool", "tool_version", "role", "replicas", "model", "accelerator")}
 # reframe-hpc 4.10.4 schemas/runreport.json, "required".
 REPORT = {"restored_cases", "runs", "session_info"}
 SESSION = {
-    *("data_version", "hostname", "time_elapsed", "time_end_unix", "time_start_unix", "uuid"),
+    *("data_version", "hostname", "time_elapsed", "time_end_unix", "time_start_unix", "uuid")
 }
 TESTCASE = {
     *("environ", "fail_phase", "fail_reason", "filename", "job_completion_time_unix", "name"),

@@ -160,11 +160,7 @@ def test_the_scratch_disks_of_nd_sizes_have_the_articles_rate(
     size: str, gigabytes: float, word: str, way: str
 ) -> None:
     rate = figure(f"{way}_bandwidth", gigabytes * 1e9, "byte/s", "higher")
-    asked = {
-        "workload": f"sequential_{way}",
-        "direct": True,
-        "filesystem_source": "/dev/md127",
-    }
+    asked = {"workload": f"sequential_{way}", "direct": True, "filesystem_source": "/dev/md127"}
     [verdict] = verdicts.judge_case(case("fio", rate, size=size, parameters=asked), FACTS)
     assert verdict.verdict == word
     cached = case("fio", rate, size=size, parameters={**asked, "direct": False})
@@ -372,9 +368,7 @@ def examined(six_hundred: Path) -> Health:
     return examine(cases_of(load([six_hundred])), FACTS)
 
 
-def test_all_seven_planted_faults_are_found_and_no_other_node_is_blamed(
-    examined: Health,
-) -> None:
+def test_all_seven_planted_faults_are_found_and_no_other_node_is_blamed(examined: Health) -> None:
     assert len(examined.nodes) == 600
     found = {
         node: sorted({(item.benchmark, item.device, item.fault) for item in its}, key=str)

@@ -34,12 +34,7 @@ def made(results: Path) -> list[dict[str, Any]]:
 
 @parametrized(("log", "size", "options", "sentence"))
 def test_a_contradiction_is_refused_and_the_other_log_is_imported(
-    call_trueup: Any,
-    results: Path,
-    log: str,
-    size: str,
-    options: tuple[object, ...],
-    sentence: str,
+    call_trueup: Any, results: Path, log: str, size: str, options: tuple[object, ...], sentence: str
 ) -> None:
     done = call_trueup("import", DATA / log, "--size", size, *options, "--results", results)
     assert (done.status, results.exists(), done.err.count("\n")) == (1, False, 1)
@@ -131,10 +126,7 @@ def test_a_quoted_pattern_and_its_folder_mean_the_same_logs(
     assert (done.status, len(made(results))) == (0, 20)
     assert done.err.count("is the same file as") == 20
     none = call_trueup("import", str(fleet / "*.out"), *where)
-    assert (none.status, none.err) == (
-        1,
-        f"trueup: error: no file matches '{fleet / '*.out'}'\n",
-    )
+    assert (none.status, none.err) == (1, f"trueup: error: no file matches '{fleet / '*.out'}'\n")
 
 
 def test_a_run_of_trueup_within_a_folder_is_no_log(

@@ -158,8 +158,7 @@ def test_the_table_holds_what_the_record_says(tmp_path: Path) -> None:
 
 def test_one_bad_file_among_a_thousand_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     results = made.write(
-        tmp_path,
-        [made.record(float(second), case=f"case-{second}") for second in range(1, 1000)],
+        tmp_path, [made.record(float(second), case=f"case-{second}") for second in range(1, 1000)]
     )
     bad = results / made.RUN_ID / "0500.json"
     bad.write_text(bad.read_text(encoding="utf-8")[:-40], encoding="utf-8")

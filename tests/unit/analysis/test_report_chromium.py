@@ -193,10 +193,7 @@ def test_a_table_is_sorted_by_its_heads_with_the_keyboard(
             browser.send("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r")
         sort = browser.value(f"{head}.parentNode.getAttribute('aria-sort')")
         seen.append((sort, browser.value(column)))
-    assert seen == [
-        ("ascending", sorted(before)),
-        ("descending", sorted(before, reverse=True)),
-    ]
+    assert seen == [("ascending", sorted(before)), ("descending", sorted(before, reverse=True))]
 
 
 def test_charts_show_their_values_by_pointer_and_keys(

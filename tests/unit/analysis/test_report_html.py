@@ -206,7 +206,7 @@ def test_only_what_was_measured_is_explained(of_nccl: Path, of_fleet: Path, at_h
         assert "reference" not in seen.sections
         assert (page.parent / "tables" / "reference.csv").exists() is False
     assert [name for name in look(of_fleet).sections if name in runs.TOOLS] == [
-        *("gemm", "gpu_copy", "ib", "nccl"),
+        *("gemm", "gpu_copy", "ib", "nccl")
     ]
     seen = look(at_home)
     assert [name for name in seen.sections if name in runs.TOOLS] == ["devito", "stream"]

@@ -126,11 +126,7 @@ def test_storage_beside_each_row_of_its_kind() -> None:
     latencies = {1: 0.0005, 2: 0.001, 4: 0.003, 8: 0.009}
     clients = [
         dataclasses.replace(
-            case,
-            parameters={
-                **case.parameters,
-                **marked("eda-2ms-7ms", filesystem="lustre"),
-            },
+            case, parameters={**case.parameters, **marked("eda-2ms-7ms", filesystem="lustre")}
         )
         for case in ladder(10, latencies, rate=6500.0)
     ]

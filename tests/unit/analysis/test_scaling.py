@@ -147,10 +147,7 @@ def test_constrained_sizes_are_one_series_only_when_asked(tmp_path: Path) -> Non
     together = series(loaded, across_sizes=True)
     assert [len(item.rows) for item in together] == [2]
     assert together[0].vm_size is None
-    assert column(together[0], "vm_size") == [
-        "Standard_HB120-16rs_v3",
-        "Standard_HB120rs_v3",
-    ]
+    assert column(together[0], "vm_size") == ["Standard_HB120-16rs_v3", "Standard_HB120rs_v3"]
 
 
 @parametrized(("size", "host"))

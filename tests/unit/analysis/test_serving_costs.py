@@ -95,7 +95,7 @@ def test_engines_are_never_pooled_and_an_unknown_one_is_compared_with_no_other(
     shown = trueup("cost", "--region", "eastus", "-f", "json")
     rows = [row for table in sheets(shown, "tokens") for row in table["rows"]]
     assert sorted((row["engine"], row["n"]) for row in rows) == [
-        *(("", 1), ("", 1), ("my-proxy", 1), ("sglang", 1), ("vllm", 1)),
+        *(("", 1), ("", 1), ("my-proxy", 1), ("sglang", 1), ("vllm", 1))
     ]
     assert sheets(shown, "sweep") == []
 

@@ -35,13 +35,7 @@ def figures(
 
 
 def case(
-    node: str,
-    depth: int,
-    of: list[Figure],
-    *,
-    second: int = 0,
-    duration: float = 70.0,
-    **more: Any,
+    node: str, depth: int, of: list[Figure], *, second: int = 0, duration: float = 70.0, **more: Any
 ) -> Case:
     parameters = {
         "filesystem_source": VOLUME,

@@ -54,7 +54,7 @@ def test_the_host_is_shared_by_its_sessions(tmp_path: Path) -> None:
     result = priced(loaded)
     rows = {row["users"]: row for row in result.rows}
     assert [(row["users"], row["held"], row["records"]) for row in result.rows] == [
-        *((5, "yes", 1), (10, "no", 2)),
+        *((5, "yes", 1), (10, "no", 2))
     ]
     # eastus, 2026-06: 0.908 US$ an hour, 1.460 with the surcharge of 12 vCPUs.
     assert rows[5]["usd_per_user_hour"] == pytest.approx(0.1816)

@@ -288,10 +288,7 @@ def test_an_automated_pool_is_refused() -> None:
 @pytest.mark.parametrize(
     ("place", "part"),
     [
-        (
-            Location(SUBSCRIPTION, "cad", "none-such"),
-            "there is no host pool none-such in",
-        ),
+        (Location(SUBSCRIPTION, "cad", "none-such"), "there is no host pool none-such in"),
         (Location(SUBSCRIPTION, "none", "nx-pool"), "avd_session_host_resource_group (none)"),
         (Location("1" * 8, "cad", "nx-pool"), "avd_session_host_subscription (11111111)"),
     ],

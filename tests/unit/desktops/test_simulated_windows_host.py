@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 from helpers import parametrized
-from simulated_windows import (
-    FRAGMENTS,
-    File,
-    Gpu,
-    Host,
-    run,
-)
+from simulated_windows import FRAGMENTS, File, Gpu, Host, run
 
 EXE = r"C:\Windows\Temp\grid.exe"
 

@@ -112,12 +112,7 @@ def test_a_host_of_azure() -> None:
     [
         ({}, {}, "Windows", ""),
         # To others than administrators the system does not say its name.
-        (
-            {**FACTS, "ansible_distribution": None},
-            RELEASE,
-            "ServerRdsh 25H2",
-            "10.0.26200.6584",
-        ),
+        ({**FACTS, "ansible_distribution": None}, RELEASE, "ServerRdsh 25H2", "10.0.26200.6584"),
         (
             {
                 "ansible_distribution": "Microsoft Windows Server 2022 Datacenter Azure Edition",

@@ -48,8 +48,7 @@ def act(
     task.copy = lambda: SimpleNamespace(**vars(task))
     copied = SimpleNamespace(
         get=lambda _, task, **__: SimpleNamespace(
-            run=lambda task_vars: host("ansible.windows.win_copy", task.args),
-            cleanup=lambda: None,
+            run=lambda task_vars: host("ansible.windows.win_copy", task.args), cleanup=lambda: None
         )
     )
     shared = SimpleNamespace(action_loader=copied)
@@ -97,13 +96,7 @@ def test_a_key_is_asked_for_once_and_only_what_differs_is_set(
     )
     assert [name for name, _ in host.asked] == ["win_reg_stat", "win_regedit", "win_regedit"]
     assert host.of("win_regedit") == [
-        {
-            "path": PROFILES,
-            "name": "SizeInMBs",
-            "state": "present",
-            "type": "dword",
-            "data": 30000,
-        },
+        {"path": PROFILES, "name": "SizeInMBs", "state": "present", "type": "dword", "data": 30000},
         {"path": PROFILES, "name": "Old", "state": "absent"},
     ]
     assert result["changes"] == [

@@ -116,11 +116,7 @@ def measure(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     status, stdout, stderr = _started(call, given["Program"], given.get("Arguments", ""))
     if status is None:
         message = f'Exception calling "Start" with "1" argument(s): "{stderr}"'
-        return {
-            "changed": False,
-            "failed": True,
-            "error": [{"exception": {"message": message}}],
-        }
+        return {"changed": False, "failed": True, "error": [{"exception": {"message": message}}]}
     result = {
         "busy": False,
         "returncode": status,

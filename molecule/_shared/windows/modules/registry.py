@@ -14,10 +14,7 @@ _PATH = re.compile(r"^HK(CC|CR|CU|LM|U):\\", re.IGNORECASE)
 
 @module(
     "ansible.windows.win_reg_stat",
-    {
-        "path": Option(required=True, aliases=("key",)),
-        "name": Option(aliases=("entry", "value")),
-    },
+    {"path": Option(required=True, aliases=("key",)), "name": Option(aliases=("entry", "value"))},
 )
 def win_reg_stat(call: Call) -> dict[str, Any]:
     """What a key or a value holds."""
