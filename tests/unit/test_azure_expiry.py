@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import ansible_versions
 import pytest
 from helpers import parametrized
 from hypothesis import given
@@ -126,7 +127,7 @@ def azure(tmp_path: Path) -> Iterator[Any]:
         whole = {"metadata": url, "manager": url, "run": RUN, "expires": ENDS, "versions": versions}
         config.write_text(json.dumps(whole | changes), encoding="utf-8")
         # -S -E: the standard library alone, as on the VM.
-        return [sys.executable, "-S", "-E", str(program), str(config)]
+        return [emulated.python, "-S", "-E", str(program), str(config)]
 
     def run(*argv: str, **changes: Any) -> tuple[int, str]:
         done = subprocess.run(
@@ -135,7 +136,7 @@ def azure(tmp_path: Path) -> Iterator[Any]:
         assert (done.stderr, TOKEN in done.stdout) == ("", False)
         return done.returncode, done.stdout
 
-    emulated.run, emulated.url = run, url
+    emulated.run, emulated.url, emulated.python = run, url, sys.executable
     emulated.start = lambda: subprocess.Popen(write(), stdout=subprocess.DEVNULL)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield emulated
@@ -366,6 +367,29 @@ def test_a_time_is_in_utc_or_none(text: Any, seconds: float | None) -> None:
 def test_no_text_is_more_than_a_time_or_none(text: str) -> None:
     found = expiry.moment(text)
     assert found is None or text.strip()[:4].isdecimal()
+
+
+OLDEST = ansible_versions.program("3.6")
+needs_oldest = pytest.mark.skipif(OLDEST is None, reason="EL 8's Python 3.6 is not here")
+
+
+@needs_oldest
+def test_python_3_6_ends_the_run(azure: Any) -> None:
+    azure.python = OLDEST
+    assert azure.run("--check") == (0, f"run {RUN} ends at {ENDS}\n")
+    assert (azure.run()[0], azure.deleted) == (0, [NODES, NODE, GROUP])
+
+
+@needs_oldest
+@pytest.mark.parametrize("module", [expiry, node_pull])
+def test_python_3_6_starts_a_program_that_stands_beside_its_http(
+    module: Any, tmp_path: Path
+) -> None:
+    for source in (module, bounded_http):
+        (tmp_path / Path(source.__file__).name).write_bytes(Path(source.__file__).read_bytes())
+    argv = [str(OLDEST), Path(module.__file__).name, "missing.json"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "No such file or directory: 'missing.json'" in done.stderr
 
 
 @pytest.mark.parametrize("module", [expiry, node_pull, bounded_http])

@@ -26,7 +26,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 try:
     from .. import bounded_http
-except ImportError:  # on the VM
+except (ImportError, ValueError):  # on the VM; Python 3.6 has the second
     import bounded_http  # type: ignore[no-redef]
 
 # Of one pass, less than the minute to the next one; of one call; of the pass for single VMs.

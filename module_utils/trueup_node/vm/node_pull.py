@@ -38,7 +38,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 try:
     from .. import bounded_http
-except ImportError:  # on the VM
+except (ImportError, ValueError):  # on the VM; Python 3.6 has the second
     import bounded_http  # type: ignore[no-redef]
 
 # For the release: a machine that has just booted may have no way out yet.
