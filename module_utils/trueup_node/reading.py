@@ -3,6 +3,7 @@ and how an output lists the checks that could not be made."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -242,6 +243,16 @@ def decoded(
     if not isinstance(data, dict) or data.get("format") != version:
         raise line.error(f"{description} is not of format {version}: run the role {role} again")
     return data
+
+
+@contextlib.contextmanager
+def members_of(line: Line, description: str) -> Iterator[None]:
+    """Takes members of such an object. A checksum says that the line is whole, and not that the
+    program wrote it: a member that is missing or of another type is an error of the line."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise line.error(f"{description} lacks or spoils {error}") from None
 
 
 def digest(data: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def values(text: str) -> dict[tuple[str, str | None], float]:
         (EIGHT.replace('"bytes": 33554432', '"bytes": 33554433', 1), "was altered"),
         (EIGHT.replace('"digest": "', '"digest": "0'), "was altered"),
         (EIGHT.replace('"retries": 0', '"retries": 0, "retries": 0', 1), "'retries' stands twice"),
-        (EIGHT.replace('"seconds": ', '"seconds": 1e999, "x": ', 1), "was altered"),
+        (EIGHT.replace('"seconds": ', '"seconds": 1e999, "x": ', 1), "is not finite"),
         (DRIVER_PREFIX + "[]", "not of format 1"),
         (DRIVER_PREFIX + "null", "not of format 1"),
         (DRIVER_PREFIX + "[" * 100_000, "cut off or damaged"),

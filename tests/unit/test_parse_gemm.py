@@ -47,7 +47,6 @@ def with_gpu(**changes: Any) -> str:
 def test_an_error_beyond_the_bound_is_a_failed_check() -> None:
     checks = parse_gemm(with_row(1, error=0.5)).checks
     assert checks == {"fp64_correct": True, "tf32_correct": False, "bf16_correct": True}
-    assert parse_gemm(with_row(1, error=float("nan"))).checks == checks
     n = json.loads(A100)["gpus"][0]["precisions"][1]["n"]
     assert parse_gemm(with_row(1, error=largest_error("tf32", n))).checks["tf32_correct"] is True
 
@@ -64,12 +63,28 @@ test_damaged_output_is_refused = refuses(
     (A100.replace("0.2", "0.3", 1), "the checksum is not that"),
     (A100.replace('"sha256"', '"sha255"'), "the checksum is not that"),
     (sealed({**json.loads(A100), "format": 2}), "not of format 1"),
+    (sealed({**json.loads(A100), "gpus": []}), "no GPU"),
+    (sealed({**json.loads(A100), "gpus": 7}), "lacks or spoils"),
+    (sealed({**json.loads(H100), "gpus": [TWO[0], TWO[0]]}), "stands twice"),
     (
         sealed({**json.loads(H100), "gpus": [TWO[0], json.loads(A100)["gpus"][0] | {"gpu": 1}]}),
         "were not measured alike",
     ),
     (with_gpu(precisions=[]), "no precision was measured"),
+    (with_row(precision="fp4"), "precision fp4 is not known"),
+    (with_row(precision="tf32"), "or stands twice"),
+    (with_row(n=0), "n 0 or calls"),
+    (with_row(n=8192.5), "n 8192.5 or calls"),
+    (with_row(calls=True), "calls True cannot be"),
+    (with_row(seconds=[1.0, 1.0]), "fewer than 3 repeats"),
+    (with_row(seconds=[1.0, 1.0, 0.0]), "a time that is not positive"),
+    (with_row(seconds=[1.0, 1.0, -1.0]), "a time that is not positive"),
+    (with_row(seconds=[1.0, 1.0, float("nan")]), "a time that is not positive"),
+    (with_row(seconds=[1.0, 1.0, "x"]), "lacks or spoils"),
     (with_row(seconds=[1e-9] * 3), "flop/s cannot be"),
+    (with_row(error=-1), "error -1 is not one"),
+    (with_row(error=float("inf")), "error inf is not one"),
+    (with_gpu(cpus=None), "lacks or spoils"),
 )
 
 

@@ -148,15 +148,9 @@ test_damaged_logs_are_refused = refuses(
     (changed(TWO, r"trueup gpt_driver|xx", "Trueup gpt_driver"), "0 first and 1 last"),
     (changed(TWO, r'"check": \d+\}', '"check": '), "cut off or damaged"),
     (TWO + TWO, "iteration 1 stands where 21 was to come"),
+    (changed(TWO, r"ms\): (\d)", r"ms): 9\1"), "973.9 ms where gpt_driver says 73.8685"),
+    (changed(TWO, r"lm loss: 6", "lm loss: 7"), "the log says a loss of 7"),
 )
-
-
-def test_the_drivers_sealed_figures_hold_whatever_the_lines_above_say() -> None:
-    for text in (
-        changed(TWO, r"ms\): (\d)", r"ms): 9\1"),
-        changed(TWO, "lm loss: 6", "lm loss: 7"),
-    ):
-        assert parse_megatron(text).metrics() == parse_megatron(TWO).metrics()
 
 
 def test_only_training_logs_are_recognised() -> None:

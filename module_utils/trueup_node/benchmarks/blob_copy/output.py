@@ -8,6 +8,9 @@ stand on standard error. The object's member ``digest`` is the SHA-256 of the ot
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -16,18 +19,26 @@ from typing import (
     List,
     Mapping,
     NamedTuple,
+    NoReturn,
     Optional,
     Sequence,
     Tuple,
 )
 
 from ...errors import ParseError
-from ...reading import decoded, digest, lines_of, only, refuse_after
+from ...reading import Line, decoded, digest, is_count, is_number, lines_of, only, refuse_after
 from ...record import Metric
 from .signatures import DRIVER_PREFIX
 
 TOOL = "blob_copy"
 ROLE = "blob_checkpoint"
+_PROGRAMS = ("azcopy", "azure-storage-blob")
+_VERIFIED_BY = ("properties", "download")
+_COUNTED = ("bytes", "uploaded_bytes", "resumed_bytes")
+_HAPPENED = ("sent_bytes", "retries", "throttled", "lost", "corrupted", "server_errors")
+_MD5 = re.compile(r"[0-9a-f]{32}")
+# Sums of times that were subtracted from a clock that counts days.
+_CLOCK_SECONDS = 1e-3
 
 
 class File(NamedTuple):
@@ -195,28 +206,136 @@ def parse_blob_copy(text: str) -> BlobCopyOutput:
         raise ParseError(
             f"no line '{DRIVER_PREFIX.strip()} ...': the copies did not come to their end"
         )
-    line = result_lines[0]
-    refuse_after(lines[line.number :], "text after the result line, which is the last")
-    data = decoded(line, DRIVER_PREFIX, "the result line", version=1, role="blob_checkpoint")
-    if data.pop("digest", None) != digest(data):
-        raise line.error("the result line was altered: its digest is that of another")
-    # The digest vouches for all members.
-    return BlobCopyOutput(
-        program=data["program"],
-        version=data["version"],
-        verify=data["verify"],
-        limit=float(data["limit_bits_per_second"]),
-        cap=float(data["cap_bits_per_second"]),
-        cores_per_copy=data["cores_per_copy"],
-        block_bytes=data["block_bytes"],
-        connections=data["connections"],
-        seconds=float(data["seconds"]),
-        copies=tuple(map(_copy, data["copies"])),
-        software={data["program"]: data["version"], "python": data["python"]},
-    )
+    refuse_after(lines[result_lines[0].number :], "text after the result line, which is the last")
+    return _Reader(result_lines[0]).output()
 
 
-def _copy(item: Mapping[str, Any]) -> Copy:
-    members = {name: item[name] for name in Copy._fields if name in item}
-    files = tuple(File(*(file[name] for name in File._fields)) for file in item["files"])
-    return Copy(**{**members, "number": item["copy"], "files": files})
+class _Reader:
+    """Reads the result line; whatever is wrong with it is said with the line."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise self._line.error(reason)
+
+    def output(self) -> BlobCopyOutput:
+        description = "the result line"
+        data = decoded(self._line, DRIVER_PREFIX, description, version=1, role="blob_checkpoint")
+        try:
+            json.dumps(data, allow_nan=False)
+        except ValueError:
+            self.refuse("the result line holds a figure that is not finite")
+        if data.pop("digest", None) != digest(data):
+            self.refuse("the result line was altered: its digest is that of another")
+        try:
+            return self._read(data)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            self.refuse(f"the result line lacks or spoils {error}")
+
+    def _read(self, data: Mapping[str, Any]) -> BlobCopyOutput:
+        if data["program"] not in _PROGRAMS or data["verify"] not in _VERIFIED_BY:
+            self.refuse(f"program {data['program']!r} or verify {data['verify']!r} is unknown")
+        if data["checksum"] != "md5":
+            self.refuse(f"checksum {data['checksum']!r} is not md5")
+        copies = tuple(self._copy(item) for item in data["copies"])
+        if [copy.number for copy in copies] != list(range(len(copies))) or not copies:
+            self.refuse("the copies are not 0, 1, 2, ...")
+        for name in _COUNTED + _HAPPENED:
+            if self._count(data, name) != sum(getattr(copy, name) for copy in copies):
+                self.refuse(f"{name} is not the sum of the copies'")
+        seconds = self._positive(data, "seconds")
+        longest = max(copy.seconds for copy in copies)
+        if seconds < longest - _CLOCK_SECONDS:
+            self.refuse(f"all copies took {seconds:g} s and one of them {longest:g} s")
+        names = [file.blob for copy in copies for file in copy.files]
+        if len(set(names)) != len(names):
+            self.refuse("two files became the same blob")
+        return BlobCopyOutput(
+            program=data["program"],
+            version=self._text(data, "version"),
+            verify=data["verify"],
+            limit=self._positive(data, "limit_bits_per_second"),
+            cap=self._positive(data, "cap_bits_per_second"),
+            cores_per_copy=self._count(data, "cores_per_copy"),
+            block_bytes=self._count(data, "block_bytes"),
+            connections=self._count(data, "connections"),
+            seconds=seconds,
+            copies=copies,
+            software={
+                str(data["program"]): self._text(data, "version"),
+                "python": self._text(data, "python"),
+            },
+        )
+
+    def _copy(self, item: Mapping[str, Any]) -> Copy:
+        files = tuple(self._file(file) for file in item["files"])
+        if not files:
+            self.refuse(f"copy {item['copy']} has no files")
+        counts = {name: self._count(item, name) for name in _COUNTED + _HAPPENED}
+        for name in _COUNTED:
+            if counts[name] != sum(getattr(file, name) for file in files):
+                self.refuse(f"{name} of copy {item['copy']} is not the sum of its files'")
+        if counts["sent_bytes"] < counts["uploaded_bytes"]:
+            self.refuse(f"copy {item['copy']} uploaded more than it sent")
+        verify_seconds = self._number_of(item, "verify_seconds")
+        if verify_seconds < 0:
+            self.refuse(f"verify_seconds {verify_seconds} is negative")
+        return Copy(
+            number=self._count(item, "copy"),
+            cpus=self._text(item, "cpus"),
+            seconds=self._positive(item, "seconds"),
+            verify_seconds=verify_seconds,
+            files=files,
+            **counts,
+        )
+
+    def _file(self, item: Mapping[str, Any]) -> File:
+        counts = {name: self._count(item, name) for name in _COUNTED}
+        blob = self._text(item, "blob")
+        if not counts["bytes"] or (
+            counts["bytes"] != counts["uploaded_bytes"] + counts["resumed_bytes"]
+        ):
+            self.refuse(f"{blob}: uploaded and resumed bytes are not its {counts['bytes']} bytes")
+        for name in ("md5", "stored_md5"):
+            value = item[name]
+            if not (value is None and name == "stored_md5") and not _MD5.fullmatch(value):
+                self.refuse(f"{blob}: {name} {value!r} is no MD5")
+        stored = self._count(item, "stored_bytes")
+        verified = item["md5"] == item["stored_md5"] and stored == counts["bytes"]
+        if item["verified"] is not verified:
+            self.refuse(f"{blob}: verified is {item['verified']!r} and the checksums say otherwise")
+        return File(
+            blob=blob,
+            md5=item["md5"],
+            stored_bytes=stored,
+            stored_md5=item["stored_md5"],
+            verified=verified,
+            **counts,
+        )
+
+    def _text(self, item: Mapping[str, Any], name: str) -> str:
+        value = item[name]
+        if not isinstance(value, str) or not value:
+            self.refuse(f"{name} {value!r} is no text")
+        return value
+
+    def _number_of(self, item: Mapping[str, Any], name: str) -> float:
+        value = item[name]
+        if not is_number(value):
+            self.refuse(f"{name} {value!r} is not a number")
+        if not math.isfinite(value):
+            self.refuse(f"{name} {value!r} is not finite")
+        return float(value)
+
+    def _positive(self, item: Mapping[str, Any], name: str) -> float:
+        value = self._number_of(item, name)
+        if value <= 0:
+            self.refuse(f"{name} {value} is not positive")
+        return value
+
+    def _count(self, item: Mapping[str, Any], name: str) -> int:
+        value = item[name]
+        if not is_count(value):
+            self.refuse(f"{name} {value!r} is not a count")
+        return int(value)

@@ -31,6 +31,7 @@ _FP8_GROWS_FROM = 16384
 _FORMAT = 1
 # 100 Pflop/s: no GPU does a tenth of it at these precisions.
 _MOST = 1e17
+_MOST_N = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -143,18 +144,23 @@ def parse_gemm(text: str) -> GemmOutput:
     data = decoded(line, "", "the line", version=_FORMAT, role="gemm")
     if data.pop("sha256", None) != digest(data)[:16]:
         raise line.error("the checksum is not that of the line's content: it is damaged")
-    gpus = tuple(_gpu(gpu, line) for gpu in data["gpus"])
-    _check_alike(gpus, line)
-    software = {name: str(data["gpus"][0][name]) for name in ("torch", "cuda")}
-    return GemmOutput(
-        gpus=gpus,
-        together=data["together"],
-        software=software,
-        tool_version=f"{OUR_TOOL} {_FORMAT} (torch {software['torch']})",
-    )
+    try:
+        gpus = tuple(_gpu(gpu, line) for gpu in data["gpus"])
+        _check_alike(gpus, line)
+        software = {name: str(data["gpus"][0][name]) for name in ("torch", "cuda")}
+        return GemmOutput(
+            gpus=gpus,
+            together=data["together"] is True,
+            software=software,
+            tool_version=f"{OUR_TOOL} {_FORMAT} (torch {software['torch']})",
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise line.error(f"the line lacks or spoils {error}") from None
 
 
 def _check_alike(gpus: Sequence[Gpu], line: Line) -> None:
+    if not gpus or len({gpu.number for gpu in gpus}) != len(gpus):
+        raise line.error("no GPU, or one that stands twice")
     if len({(tuple(gpu.rates), tuple(gpu.sizes.values())) for gpu in gpus}) != 1:
         raise line.error("the GPUs were not measured alike")
     if not gpus[0].rates:
@@ -163,21 +169,39 @@ def _check_alike(gpus: Sequence[Gpu], line: Line) -> None:
 
 
 def _gpu(data: Mapping[str, Any], line: Line) -> Gpu:
-    """One GPU's figures, for which the checksum vouches."""
-    rows = {row["precision"]: row for row in data["precisions"]}
-    rates = {
-        name: tuple(2.0 * row["n"] ** 3 * row["calls"] / seconds for seconds in row["seconds"])
-        for name, row in rows.items()
-    }
-    for name, values in rates.items():
-        if max(values) > _MOST:
-            raise line.error(f"{name}: {max(values):.3g} flop/s cannot be")
+    rates: Dict[str, Tuple[float, ...]] = {}
+    errors: Dict[str, float] = {}
+    sizes: Dict[str, int] = {}
+    for row in data["precisions"]:
+        name = str(row["precision"])
+        if name not in LARGEST_ERROR or name in rates:
+            raise line.error(f"precision {name} is not known, or stands twice")
+        rates[name], errors[name], sizes[name] = (
+            _rates(name, row, line),
+            float(row["error"]),
+            row["n"],
+        )
+        if not (math.isfinite(errors[name]) and errors[name] >= 0):
+            raise line.error(f"{name}: error {row['error']!r} is not one")
     return Gpu(
-        number=data["gpu"],
-        name=data["name"],
+        number=int(data["gpu"]),
+        name=str(data["name"]),
         rates=rates,
-        errors={name: row["error"] for name, row in rows.items()},
-        sizes={name: row["n"] for name, row in rows.items()},
-        cpus=tuple(data["cpus"]),
-        skipped={row["precision"]: row["why"] for row in data["skipped"]},
+        errors=errors,
+        sizes=sizes,
+        cpus=tuple(int(cpu) for cpu in data["cpus"]),
+        skipped={str(row["precision"]): str(row["why"]) for row in data["skipped"]},
     )
+
+
+def _rates(name: str, row: Mapping[str, Any], line: Line) -> Tuple[float, ...]:
+    n, calls = row["n"], row["calls"]
+    if not (type(n) is int and 0 < n < _MOST_N and type(calls) is int and calls > 0):
+        raise line.error(f"{name}: n {n!r} or calls {calls!r} cannot be")
+    seconds = [float(value) for value in row["seconds"]]
+    if len(seconds) < 3 or not all(math.isfinite(value) and value > 0 for value in seconds):
+        raise line.error(f"{name}: fewer than 3 repeats, or a time that is not positive")
+    rates = tuple(2.0 * n**3 * calls / value for value in seconds)
+    if max(rates) > _MOST:
+        raise line.error(f"{name}: {max(rates):.3g} flop/s cannot be")
+    return rates

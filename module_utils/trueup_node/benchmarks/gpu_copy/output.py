@@ -19,7 +19,7 @@ from re import Match
 from typing import Deque, Optional
 
 from ...errors import ParseError
-from ...reading import Line, decoded, digest, lines_of, refuse_after
+from ...reading import Line, decoded, digest, lines_of, members_of, refuse_after
 from .bandwidth_test import bandwidth_test
 from .nvbandwidth import nvbandwidth
 from .peers import TITLE, peer_test
@@ -180,18 +180,19 @@ def _pytorch(lines: Sequence[Line]) -> GpuCopyOutput:
     data = decoded(line, "", "the line", version=_FORMAT, role="gpu_copy")
     if data.pop("sha256", None) != digest(data)[:16]:
         raise line.error("its checksum is not that of its content: it is damaged")
-    part.tool_version = f"torch {data['torch']}"
-    part.software = {"torch": str(data["torch"]), "cuda": str(data["cuda"])}
-    part.correct = data["correct"] is True
-    missing = []
-    for test in data["tests"]:
-        gpus, moved = test["gpus"], test["bytes"] * test["copies"]
-        if test["seconds"] is None:
-            missing.append((gpus[0], gpus[1]))
-        else:
-            rates = [possible(moved / each, line, test["test"]) for each in test["seconds"]]
-            part.add(test["test"], gpus, rates)
-    if missing or "p2p" in part.figures:
-        part.peer_test = "write"
-        part.reached(missing, data["gpus"])
+    with members_of(line, "the line"):
+        part.tool_version = f"torch {data['torch']}"
+        part.software = {"torch": str(data["torch"]), "cuda": str(data["cuda"])}
+        part.correct = data["correct"] is True
+        missing = []
+        for test in data["tests"]:
+            gpus, moved = test["gpus"], test["bytes"] * test["copies"]
+            if test["seconds"] is None:
+                missing.append((gpus[0], gpus[1]))
+            else:
+                rates = [possible(moved / each, line, test["test"]) for each in test["seconds"]]
+                part.add(test["test"], gpus, rates)
+        if missing or "p2p" in part.figures:
+            part.peer_test = "write"
+            part.reached(missing, data["gpus"])
     return part

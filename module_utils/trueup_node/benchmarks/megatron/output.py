@@ -47,12 +47,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import islice
 from re import Match
 from typing import Any, NamedTuple, Optional
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of
+from ...reading import STANDARD_ERROR, Line, decoded, each_line, is_count, lines_of
 from ...record import Metric, summarise
 from .losses import judged
 from .signatures import DRIVER_FIRST, DRIVER_PREFIX
@@ -60,15 +61,17 @@ from .signatures import DRIVER_FIRST, DRIVER_PREFIX
 TOOL = "megatron"
 ROLE = "training"
 _FEWEST_LINES = 3
+_LONGEST = 1 << 30  # tokens of a sequence
 _MOST_WARM_UP = 4
 _FEWEST_TO_FALL = 16  # lines of a part of a log
 _CLOCK = 0.01  # share by which a log's clock and its step times may differ
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
 
 _BEGIN = (
-    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.(?P<part>\d{1,6})\] )?"
+    r"(?:\[(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<second>\d\d)\.(?P<part>\d{1,6})\] )?"
     r"iteration +(?P<number>\d{1,18})/ *(?P<total>\d{1,18}) \|"
 )
+_SECONDS = {f"{second:02d}": second for second in range(60)}
 _LINE = re.compile(rf"(?:^|[\s:>]){_BEGIN}(?P<fields>.*)$")
 # Text that only such a line holds: a line with it that has not the form above is damaged.
 _LIKE = re.compile(r"elapsed time per iteration \(m?s\)|consumed samples:|number of nan iterations")
@@ -386,7 +389,7 @@ def _output(text: str) -> MegatronOutput:
     if driven is not None:
         if omissions:
             raise _error(logged[-1], f"not gpt_driver's whole log: {omissions[0]}")
-        return _with_driver(driven, log)
+        return _with_driver(*driven, log)
     lengths = {item.length for item in logged}
     if len(lengths) > 1:
         odd = next(item for item in logged if item.length != logged[0].length)
@@ -400,20 +403,8 @@ def _output(text: str) -> MegatronOutput:
         part=tuple(omissions),
         begun=begins or begun,
         rounding="0.01 s" if _S in log.seen else "0.1 ms",
-        saves=tuple(log.times["save"]),
-        loads=tuple(log.times["load"]),
-        resumes=tuple(log.resumes),
-        clocked=log.clocked(),
-        sometimes=tuple(
-            f"{name} stands in {lines} of {log.lines} lines"
-            for name, lines in log.seen.items()
-            if lines < log.lines and name != _LM_LOSS
-        ),
-        not_judged={
-            name: f"in {lines} lines"
-            for name, lines in log.seen.items()
-            if name not in _KNOWN and not _LOSSES.fullmatch(name)
-        },
+        **log.fields(),
+        **log.told(),
     )
 
 
@@ -446,56 +437,89 @@ class _Log:
     timers: set[str] = field(default_factory=set)
     resumes: list[Resume] = field(default_factory=list)
 
-    def clocked(self) -> Optional[tuple[int, float]]:
-        """Samples and seconds from the first line of all starts to the last."""
+    def told(self) -> dict[str, Any]:
+        """Fields of MegatronOutput for checkpoints, starts and the clock."""
         first, last = self.first, self.iterations[-1]
-        if first is None or first.at is None or last.at is None:
-            return None
-        samples, seconds = last.consumed - first.consumed, last.at - first.at
-        # A clock that ran less than the steps took was set back, or is damaged.
-        is_plausible = self.forward and seconds >= self.stepped * (1 - _CLOCK) and samples > 0
-        return (samples, seconds) if is_plausible else None
+        clocked = None
+        if first is not None and None not in (first.at, last.at):
+            seconds = float(last.at or 0) - float(first.at or 0)
+            samples = last.consumed - first.consumed
+            # A clock that ran less than the steps took was set back, or is damaged.
+            steps = self.stepped * (1 - _CLOCK)
+            is_plausible = self.forward and seconds >= steps and samples > 0
+            clocked = (samples, seconds) if is_plausible else None
+        return {
+            "saves": tuple(self.times["save"]),
+            "loads": tuple(self.times["load"]),
+            "resumes": tuple(self.resumes),
+            "clocked": clocked,
+        }
 
-    def take(self, line: Line) -> None:
-        """Take a line of an iteration, or another one."""
-        match = _LINE.search(line)
-        if match is None:
-            self._other(line)
-            return
-        fields = _fields(match["fields"], line)
+    def fields(self) -> dict[str, Any]:
+        """Fields of MegatronOutput on fields that not all lines have, or that are not known."""
+        seen = [(name, lines) for name, lines in self.seen.items() if name != _LM_LOSS]
+        return {
+            "sometimes": tuple(
+                f"{name} stands in {lines} of {self.lines} lines"
+                for name, lines in seen
+                if lines < self.lines
+            ),
+            "not_judged": {
+                name: f"in {lines} lines"
+                for name, lines in seen
+                if name not in _KNOWN and not _LOSSES.fullmatch(name)
+            },
+        }
+
+    def other(self, line: Line) -> None:
+        """Take a line that is none of an iteration."""
+        if _LIKE.search(line):
+            raise line.error("a damaged line of an iteration")
+        exited = re.search(r"exiting program at iteration (\d+)", line)
+        self.ended = int(exited.group(1)) if exited else self.ended
+        loaded = _LOADED.search(line)
+        self.restored |= loaded is not None
+        self.loaded = int(loaded.group(1)) if loaded else self.loaded
+        timed = _TIMED.search(line)
+        if timed:
+            # A duration of a millionth of a second does not come twice.
+            if timed.group() in self.timers:
+                raise line.error("stands twice: the line is doubled, or outputs are mixed")
+            self.timers.add(timed.group())
+            self.times[timed.group(1)].append(float(timed.group(2) or timed.group(3)) / 1000)
+        argument = None if _DEEPSPEED in line else _argument(line)
+        if argument and self.arguments.setdefault(*argument) != argument[1]:
+            raise line.error(f"{argument[0]} stands twice, otherwise")
+
+    def iteration(self, match: re.Match[str], line: Line) -> None:
+        """Take a line of an iteration."""
+        fields = _fields(match.group("fields"), line)
         self.lines += 1
         self.seen.update(fields.keys())
-        iteration = _iteration(match, fields, line)
+        self._take(_iteration(match, fields, line), line)
+
+    def take(self, line: Line) -> None:
+        """Take any line."""
+        match = _LINE.search(line)
+        if match is None:
+            self.other(line)
+        else:
+            self.iteration(match, line)
+
+    def _take(self, iteration: Iteration, line: Line) -> None:
         self._clock(iteration)
         if self.loaded is not None and self.iterations:
-            last = self.iterations[-1]
+            last = self.iterations[-1].number
             self.part.append(
                 f"the run was resumed at iteration {self.loaded}: what it did before, iterations "
-                f"{self.iterations[0].number} to {last.number}, is left out"
+                f"{self.iterations[0].number} to {last}, is left out"
             )
-            self.resumes.append(_resume(last, iteration, self.loaded))
+            self.resumes.append(_resume(self.iterations[-1], iteration, self.loaded))
             self.iterations, self.ended = [], None
         self.loaded = None
         if not self.iterations:
             self.deepspeed = f" {_RATE_DS}:" in line
         self.iterations.append(iteration)
-
-    def _other(self, line: Line) -> None:
-        if _LIKE.search(line):
-            raise line.error("a damaged line of an iteration")
-        if exited := re.search(r"exiting program at iteration (\d+)", line):
-            self.ended = int(exited[1])
-        if loaded := _LOADED.search(line):
-            self.restored, self.loaded = True, int(loaded[1])
-        if timed := _TIMED.search(line):
-            # A duration of a millionth of a second does not come twice.
-            if timed[0] in self.timers:
-                raise line.error("stands twice: the line is doubled, or outputs are mixed")
-            self.timers.add(timed[0])
-            self.times[timed[1]].append(float(timed[2] or timed[3]) / 1000)
-        argument = None if _DEEPSPEED in line else _argument(line)
-        if argument and self.arguments.setdefault(*argument) != argument[1]:
-            raise line.error(f"{argument[0]} stands twice, otherwise")
 
     def _clock(self, item: Iteration) -> None:
         """Take the time of a line, before it is among the others."""
@@ -614,13 +638,21 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
 
 def _seconds(match: Match[str], line: Line) -> Optional[float]:
     """The time of a line; a zone is not in it, and UTC has no hour twice."""
-    if match["time"] is None:
+    minute, second, fraction = match.group("minute", "second", "part")
+    if minute is None:
         return None
-    text = f"{match['time']}.{match['part']:0<6}"
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
-    except ValueError as error:
-        raise line.error(f"{text} is no time") from error
+        begun = _minute(minute) + _SECONDS[second]
+    except (KeyError, ValueError) as error:
+        raise line.error(f"{minute}:{second}.{fraction} is no time") from error
+    return (begun * 1_000_000 + int(fraction.ljust(6, "0"))) / 1_000_000
+
+
+@lru_cache(maxsize=1000)
+def _minute(text: str) -> int:
+    if text[11:13] == "24":  # midnight, as Python 3.14 and no log has it
+        raise ValueError(text)
+    return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())
 
 
 def _length(tokens: int, consumed: int, line: Line) -> int:
@@ -757,9 +789,8 @@ def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool, half_time: flo
             )
 
 
-def _driver(text: str) -> Optional[Mapping[str, Any]]:
-    """The data of the driver's last line, whose checksum vouches for all of it; None for a log of
-    Megatron's own."""
+def _driver(text: str) -> Optional[tuple[Mapping[str, Any], Line]]:
+    """The driver's last line, checked against its checksum; None for a log of Megatron's own."""
     if "gpt_driver" not in text and "trueup-megatron" not in text:
         return None
     lines = lines_of(text)
@@ -773,36 +804,75 @@ def _driver(text: str) -> Optional[Mapping[str, Any]]:
             f" is needed: the run did not end, or two are in one output"
         )
     line = last_lines[0]
-    data = decoded(line, DRIVER_PREFIX, "gpt_driver's last line", version=1, role="training")
+    if firsts[0].number > line.number:
+        raise line.error("gpt_driver's last line stands before its first")
+    description = "gpt_driver's last line"
+    data = decoded(line, DRIVER_PREFIX, description, version=1, role="training")
     if data.pop("check", None) != zlib.crc32(json.dumps(data, sort_keys=True).encode()):
         raise line.error("gpt_driver's last line does not match its checksum")
-    return data
+    return data, line
 
 
-def _with_driver(data: Mapping[str, Any], log: _Log) -> MegatronOutput:
-    """The log with the driver's own figures, which are not rounded."""
-    logged, times = log.iterations, data["step_seconds"]
-    if len(times) != len(logged):
-        message = f"gpt_driver says {len(times)} iterations, the log shows {len(logged)}"
-        raise _error(logged[-1], message)
-    names = (
-        *("program", "backend", "device", "world_size", "layers", "hidden_size"),
-        *("attention_heads", "sequence_length", "vocabulary_size", "micro_batch"),
-        *("global_batch", "iterations", "parameters", "zero_stage", "recompute", "precision"),
-        "threads",
+def _with_driver(data: Mapping[str, Any], line: Line, log: _Log) -> MegatronOutput:
+    logged = log.iterations
+    try:
+        times, losses = data["step_seconds"], data["losses"]
+        if not len(times) == len(losses) == len(logged) == data["iterations"]:
+            raise line.error(
+                f"gpt_driver says {len(times)} times and {len(losses)} losses of"
+                f" {data['iterations']} iterations, the log shows {len(logged)}"
+            )
+        exact = [_exact(item, seconds, loss) for item, seconds, loss in zip(logged, times, losses)]
+        if data["global_batch"] != logged[0].batch:
+            raise line.error(
+                f"gpt_driver says a batch of {data['global_batch']}, the log {logged[0].batch}"
+            )
+        software = {
+            name: str(data[name])
+            for name in ("torch", "python", "deepspeed", "cuda", "nccl")
+            if data[name] is not None
+        }
+        names = (
+            *("program", "backend", "device", "world_size", "layers", "hidden_size"),
+            *("attention_heads", "sequence_length", "vocabulary_size", "micro_batch"),
+            *("global_batch", "iterations", "parameters", "zero_stage", "recompute", "precision"),
+            "threads",
+        )
+        if not (isinstance(data["threads"], int) and data["threads"] >= 1):
+            raise line.error(f"gpt_driver says {data['threads']!r} threads")
+        if not (is_count(data["sequence_length"]) and data["sequence_length"] < _LONGEST):
+            raise line.error(f"gpt_driver says {data['sequence_length']!r} tokens a sequence")
+        return MegatronOutput(
+            program=str(data["program"]),
+            iterations=tuple(exact),
+            exact=True,
+            sequence_length=data["sequence_length"],
+            tool_version=str(data["torch"]),
+            software=software,
+            parameters={name: str(data[name]) for name in names},
+            hosts=tuple(str(host) for host in data["hosts"]),
+            saves=tuple(log.times["save"]),
+        )
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise line.error(f"gpt_driver's last line lacks or spoils {error}") from None
+
+
+def _exact(item: Iteration, seconds: float, loss: Optional[float]) -> Iteration:
+    """The logged iteration with the driver's own figures, which must round to the logged ones."""
+    if not 0 < seconds < math.inf:
+        raise _error(item, f"a step of {seconds} s")
+    if loss is not None and not math.isfinite(loss):
+        raise _error(item, f"gpt_driver says a loss of {loss}")
+    if abs(seconds - item.seconds) > 5.1e-5:
+        raise _error(
+            item,
+            f"the log says {item.seconds * 1000:g} ms where gpt_driver says {seconds * 1000:g}",
+        )
+    same = (
+        loss is item.loss
+        if loss is None or item.loss is None
+        else _agree(loss, item.loss, _share(item.loss, 1e-6 * item.loss))
     )
-    versions = ("torch", "python", "deepspeed", "cuda", "nccl")
-    return MegatronOutput(
-        program=data["program"],
-        iterations=tuple(
-            item._replace(seconds=float(seconds), loss=loss)
-            for item, seconds, loss in zip(logged, times, data["losses"])
-        ),
-        exact=True,
-        sequence_length=data["sequence_length"],
-        tool_version=str(data["torch"]),
-        software={name: str(data[name]) for name in versions if data[name] is not None},
-        parameters={name: str(data[name]) for name in names},
-        hosts=tuple(data["hosts"]),
-        saves=tuple(log.times["save"]),
-    )
+    if not same:
+        raise _error(item, f"the log says a loss of {item.loss} where gpt_driver says {loss}")
+    return item._replace(seconds=float(seconds), loss=loss)

@@ -19,15 +19,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import ParseError
 from ...reading import (
     Line,
     decoded,
     digest,
+    is_count,
     is_number,
     lines_of,
+    members_of,
     only_json,
     refuse_after,
 )
@@ -193,19 +195,26 @@ def _empty(requests: int, completed: int) -> str:
 
 
 def _driver(lines: Sequence[Line], line: Line, titles: Sequence[Line]) -> VllmOutput:
-    """The result that the driver's line holds, whose checksum vouches for all of it."""
+    """The result that the driver's line holds, whose checksum says that it is whole."""
     data = decoded(line, DRIVER_PREFIX, "the driver's line", version=1, role="vllm")
     if data.pop("sha256", None) != digest(data):
         raise line.error("the driver's line is not what the driver wrote: its checksum differs")
     refuse_after(lines[line.number :], "text after the driver's last line")
+    with members_of(line, "the driver's line"):
+        return _driven(data, lines, line, titles)
+
+
+def _driven(
+    data: Mapping[str, Any], lines: Sequence[Line], line: Line, titles: Sequence[Line]
+) -> VllmOutput:
     if data["status"] != 0:
         raise line.error(f"the benchmark ended with status {data['status']!r}")
     if not isinstance(data["result"], dict):
         raise line.error("the benchmark saved no result")
     if not isinstance(data["server"], dict):
         raise line.error("the driver's line says nothing of the server")
-    server = Server(**{each.name: data["server"][each.name] for each in fields(Server)})
-    answers = data.get("answers") or {}
+    server = _server(data["server"], line)
+    answers = {key: int(count) for key, count in (data.get("answers") or {}).items()}
     output = _Json(data["result"], [line], answers.get("in_one_piece")).output()
     if answers.get("empty"):
         raise line.error(_empty(answers["empty"], output.completed))
@@ -221,8 +230,22 @@ def _driver(lines: Sequence[Line], line: Line, titles: Sequence[Line]) -> VllmOu
         )
     return replace(
         output,
-        tool_version=data["vllm"] or None,
-        server_version=data["server_vllm"] or None,
+        tool_version=str(data["vllm"] or "") or None,
+        server_version=str(data["server_vllm"] or "") or None,
         server=server,
         first_error=first_error(lines[: (titles or [line])[0].number]),
     )
+
+
+def _server(data: Mapping[str, Any], line: Line) -> Server:
+    server = Server(**{each.name: data[each.name] for each in fields(Server)})
+    for name, value in vars(server).items():
+        is_optional = name not in ("samples", "busy_samples", "refused")
+        is_figure = is_number(value) and 0 <= value < math.inf if is_optional else is_count(value)
+        if not is_figure and not (is_optional and value is None):
+            raise line.error(f"server: {name} {value!r} cannot be")
+    if max(server.kv_cache_usage_max or 0, server.kv_cache_usage_mean or 0) > 1:
+        raise line.error("server: more of the KV cache was used than there is")
+    if (server.prefix_cache_hits or 0) > (server.prefix_cache_queries or 0):
+        raise line.error("server: more prefix-cache hits than queries")
+    return server
