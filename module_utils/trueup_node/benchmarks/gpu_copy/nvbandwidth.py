@@ -257,8 +257,11 @@ def _take_peers(output: GpuCopyOutput, matrix: _Matrix, *, reads: bool) -> None:
 
 def _of_json(lines: Sequence[Line]) -> GpuCopyOutput:
     output, first = GpuCopyOutput("nvbandwidth"), lines[0]
-    above = first.number - 1
-    data: Any = only_json("\n" * above + "\n".join(lines), above)
+    # Each at its number, for errors: the empty ones are not among them.
+    rows = [""] * lines[-1].number
+    for line in lines:
+        rows[line.number - 1] = line
+    data: Any = only_json("\n".join(rows), first.number - 1)
     matrices: dict[str, Optional[_Matrix]] = {}
     try:
         data = data["nvbandwidth"]
