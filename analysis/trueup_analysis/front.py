@@ -53,10 +53,11 @@ _MAYBE: Final = (
     re.compile(rf"\[{_ISO}\] "),
 )
 _NEIGHBOURS: Final = 4
-# What a shell prints before a command, which stays: it may say which program ran.
+# What a shell prints before a command, which stays: it may say which program ran. GROMACS has a
+# title between plus signs.
 _PROMPT: Final = re.compile(
     r"[ \t]*(?:\([\w.-]+\) ?)*(?:\[?[\w.-]+@[\w.-]+[: ][^\n$#%>]{0,80}[$#%>]|\$)(?: |$)"
-    r"|\+{1,4} (?=\S)"
+    r"|\+{1,4} (?=\S)(?!.* \+{1,4}$)"
 )
 # A line of Megatron, which ends in "|".
 _ITERATION: Final = re.compile(r"\biteration +\d{1,12}/ *\d{1,12} \|")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT: Final = "standard input"
 # Resources, and their names in a parser's result.
+_NOT_READ: Final = "what stands below the results was not read: {}"
 _RESOURCES: Final = {
     "nodes": "node_count",
     "ranks": "ranks",
@@ -231,14 +232,13 @@ class _Front:
 
     def reading(self, block: Block) -> Reading:
         try:
-            parsed = _parsed(block)
+            parsed, below = _parsed(block)
         except ParseError as error:
-            above = block.first_line - 1
-            lacking = above + self.gaps.above(above + (error.line_number or 0))
-            raise BadInput(f"{self.source}: {error.below(lacking)}") from error
+            raise BadInput(f"{self.source}: {self._in_source(error, block)}") from error
         except TrueupError as error:
             raise BadInput(f"{self.source}: {error}") from error
         log = _nccl_log(block)
+        unread = [self._in_source(below, block)] if below else []
         return Reading(
             source=self.source,
             tool=block.tool,
@@ -246,7 +246,11 @@ class _Front:
             parameters=dict(parsed.parameters),
             figures=parsed.metrics(),
             checks={**parsed.checks, **(log.checks if log else {})},
-            warnings=[*parsed.warnings, *(log.warnings if log else [])],
+            warnings=[
+                *parsed.warnings,
+                *(log.warnings if log else []),
+                *map(_NOT_READ.format, unread),
+            ],
             unverified=unverified(parsed),
             resources=_resources(parsed),
             hosts=list(dict.fromkeys(getattr(parsed, "hosts", ()))),
@@ -256,17 +260,24 @@ class _Front:
             first_line=block.first_line,
         )
 
+    def _in_source(self, error: ParseError, block: Block) -> ParseError:
+        """The error of a run with the line's number in the source."""
+        above = block.first_line - 1
+        return error.below(above + self.gaps.above(above + (error.line_number or 0)))
 
-def _parsed(block: Block) -> Parsed:
-    """The parser's result of a run; text below its end may be another program's."""
+
+def _parsed(block: Block) -> tuple[Parsed, ParseError | None]:
+    """The parser's result of a run; text below its end may be another program's, and the error
+    says what of it could not be read."""
     module = part(block.tool, "output")
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{block.tool}"))
     try:
-        return parse(block.text)
-    except ParseError:
+        return parse(block.text), None
+    except ParseError as error:
         if block.ended == block.text:
             raise
-    return parse(block.ended)
+        below = error
+    return parse(block.ended), below
 
 
 def _nccl_log(block: Block) -> NcclLogOutput | None:

@@ -11,9 +11,9 @@ import pytest
 from helpers import parametrized
 from trueup_analysis import front
 from trueup_analysis.read import read
-from trueup_analysis.rooms import marks, tools
+from trueup_analysis.rooms import marks, part, tools
 from trueup_node.benchmarks.nccl.output import NcclOutput
-from trueup_node.errors import BadInput
+from trueup_node.errors import BadInput, TrueupError
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -150,6 +150,37 @@ def missing(log: Path) -> list[str]:
     found = read(log.read_text(encoding="utf-8"), source="x").unverified
     assert [text[:10] for text in found] == ["no list of", "no header "]
     return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        path.relative_to(DATA).as_posix()
+        for tool in ("devito", "gromacs", "megatron", "vllm")
+        for path in (DATA / tool).glob("*driver*")
+    ),
+)
+def test_a_drivers_output_is_read_as_its_parser_alone_reads_it(path: str) -> None:
+    text = (DATA / path).read_text(encoding="utf-8")
+    tool = Path(path).parent.name
+    try:
+        parsed = getattr(part(tool, "output"), f"parse_{tool}")(text)
+    except TrueupError:
+        with pytest.raises(BadInput):
+            read(text, source=path, tool=tool)
+        return
+    found = read(text, source=path, tool=tool)
+    assert (found.figures, found.warnings) == (parsed.metrics(), list(parsed.warnings))
+
+
+def test_a_damaged_line_below_the_results_is_said_with_its_place() -> None:
+    text = (DATA / "vllm/vllm032_driver_random.log").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    [at] = [at for at, line in enumerate(lines) if '"sha256"' in line]
+    lines[at] = lines[at].replace(":", ";", 1)
+    [*_, warning] = read("\n".join(lines), source="x").warnings
+    assert warning.startswith("what stands below the results was not read: ")
+    assert f"(line {at + 1}: " in warning
 
 
 def test_an_output_with_all_its_checks_is_not_unverified() -> None:
