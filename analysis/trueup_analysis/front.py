@@ -59,6 +59,8 @@ _PROMPT: Final = re.compile(
     r"[ \t]*(?:\([\w.-]+\) ?)*(?:\[?[\w.-]+@[\w.-]+[: ][^\n$#%>]{0,80}[$#%>]|\$)(?: |$)"
     r"|\+{1,4} (?=\S)(?!.* \+{1,4}$)"
 )
+# What people point at a line with.
+_ARROW: Final = re.compile(r"(?<=\S)[ \t]+(?:<[-=]{2,}|\u2190).*")
 # A line of Megatron, which ends in "|".
 _ITERATION: Final = re.compile(r"\biteration +\d{1,12}/ *\d{1,12} \|")
 _MOST_WRAPPED: Final = 8
@@ -317,6 +319,13 @@ def _without_prompts(lines: list[str]) -> tuple[list[str], int]:
     return cleaned_lines, sum(map(operator.is_not, cleaned_lines, lines))
 
 
+def _without_arrows(lines: list[str]) -> tuple[list[str], int]:
+    cleaned_lines = [
+        _ARROW.sub("", line) if "<" in line or "\u2190" in line else line for line in lines
+    ]
+    return cleaned_lines, sum(map(operator.ne, cleaned_lines, lines))
+
+
 def _without_margin(lines: list[str]) -> tuple[list[str], int]:
     """Without the common margin of the longest indented run, where it is most of the text; a YAML
     document keeps it."""
@@ -363,6 +372,7 @@ _STAGES: Final[dict[str, Callable[[list[str]], tuple[list[str], int]]]] = {
     "Markdown": _without_quotes,
     "labels": _without_labels,
     "prompts": _without_prompts,
+    "arrows": _without_arrows,
     "indentation": _without_margin,
     "wrapping": _without_wrapping,
 }

@@ -132,8 +132,6 @@ test_damaged_output_is_refused = refuses(
     (H100[H100.index("Running") :] + H100, "a second nvbandwidth begins"),
     # Without its banner, and cut: stas00/ml-engineering, network/README.md (DGX Station).
     (CUT[: CUT.rindex("SUM")], "expected 'SUM device_to_host_memcpy_ce'"),
-    (changed(CUT, "Running host_to_device_memcpy_ce.\n", ""), "'Running' is missing"),
-    (changed(H100, "Running host_to_device_memcpy_ce.\n", ""), "'Running' is missing"),
     (changed(H100, r"CPU\(row\) ->", "CPU(row) <-"), "expected the heading"),
     (changed(H100, "0         1         2", "0         2         1"), "numbers of the columns"),
     (changed(H100, H2D_ROW, ""), "the matrix has no rows"),
@@ -150,9 +148,8 @@ test_damaged_output_is_refused = refuses(
     (changed(H100, "SUM host_to_device_memcpy_ce", "SUM device_to"), "or 'SUM host_to"),
     (changed(H100, "Waived: ", "[CUDA_ERROR_UNKNOWN] unknown"), "reports an error"),
     (changed(H100, "Waived: ", "what is this"), "not a line that nvbandwidth prints"),
-    (changed(H100, "Performance can vary.*", ""), "no closing line"),
     (H100 + H100, "a second nvbandwidth begins"),
-    (H100[: H100.index("Running")] + H100[H100.index("NOTE") :], "no closing line"),
+    (H100[: H100.index("Running")] + H100[H100.index("NOTE") :], "no test"),
     (JSON[:-40], "cut off or damaged"),
     (JSON.replace('"sum" : ', '"sum" : 1'), "the matrix adds up to"),
     (changed(JSON, '"sum"', '"som"'), "lacks or spoils 'sum'"),
@@ -258,6 +255,20 @@ def test_swapped_lines_give_the_right_figures_or_an_error(text: str, data: st.Da
     damaged = "".join(lines)
     # The last line may lack its end.
     assert same(damaged, values(text))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "missing"),
+    [
+        ("Running host_to_device_memcpy_ce.\n", "no line 'Running host_to_device_memcpy_ce.'"),
+        ("Performance can vary.*", "no closing line 'Performance can vary"),
+    ],
+)
+def test_a_pasted_part_is_unverified_where_its_sums_add_up(pattern: str, missing: str) -> None:
+    whole, part = parse_gpu_copy(H100), parse_gpu_copy(changed(H100, pattern, ""))
+    assert (part.metrics(), whole.unverified) == (whole.metrics(), [])
+    assert [text[: len(missing)] for text in part.unverified] == [missing]
+    assert part.checks == whole.checks
 
 
 def test_a_text_without_its_banner_is_unverified() -> None:

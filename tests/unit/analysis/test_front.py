@@ -59,6 +59,18 @@ def test_each_line_keeps_its_number_and_is_counted() -> None:
     )
 
 
+def test_an_arrow_behind_a_line_is_removed() -> None:
+    heading = "\t<====  A V E R A G E S  ====>\na <- b\n"
+    clean = cleaned(f"rate:  1.5    <==== here\n{heading}1  \u2190 x\n")
+    assert clean.text == f"rate:  1.5\n{heading}1\n"
+    assert clean.removed == {"arrows": 2}
+
+
+def test_a_title_between_plus_signs_is_no_prompt() -> None:
+    text = "++++ PLEASE READ AND CITE ++++\n"
+    assert cleaned(text) == (text, {})
+
+
 def test_runs_begin_at_their_first_lines_and_end_at_their_last() -> None:
     text = "x\nbegin a\nhead\n1\nend\ny\nbegin a\nhead\n2\nend\nz\nother\n"
     blocks = cut(text, {"tool": ("(begin)|(head)", "end"), "next": ("other", "$^")})

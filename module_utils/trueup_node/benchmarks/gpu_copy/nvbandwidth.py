@@ -11,6 +11,7 @@ and v0.8).
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import deque
@@ -22,7 +23,7 @@ from ...reading import STANDARD_ERROR, Line, is_number, only_json
 from .result import GB, GpuCopyOutput, possible
 
 _VERSION = re.compile(r"nvbandwidth Version: v?([0-9][0-9.]*)")
-_RUNNING = re.compile(r"Running ([a-z0-9_]+)\.")
+_RUNNING = re.compile(r"(?:> )?Running ([a-z0-9_]+)\.")
 _WAIVED = re.compile(r"Waived:.*|Waiving ([a-z0-9_]+)\.")
 _NO_TEST = re.compile(r"ERROR: Testcase (\w+) not found!")
 _ERROR = re.compile(r"(?i:error).*|\[CUDA_ERROR.*|NVML_ERROR.*")
@@ -107,6 +108,11 @@ def _of_text(lines: Deque[Line]) -> GpuCopyOutput:
         elif match := _RUNNING.fullmatch(text):
             has_tests, is_closed = True, False
             output.correct = _test(match[1], line, lines, matrices)
+        elif _HEADING.fullmatch(text) and (name := _name_of(lines)):
+            has_tests, is_closed = True, False
+            lines.appendleft(line)
+            output.correct = _test(name, line, lines, matrices)
+            output.unverified.append(f"no line 'Running {name}.' above its matrix")
         elif text.startswith(_CLOSING):
             is_closed = has_tests
         elif output.tool_version is not None or has_tests or _FIRST.fullmatch(text):
@@ -136,6 +142,13 @@ def _between(output: GpuCopyOutput, line: Line, *, has_tests: bool) -> bool:
     return has_tests
 
 
+def _name_of(lines: Sequence[Line]) -> Optional[str]:
+    """The test whose matrix begins here, by the sum below it."""
+    rows = itertools.takewhile(lambda line: not _HEADING.fullmatch(line.strip()), lines)
+    sums = (_SUM.fullmatch(line.strip()) for line in rows)
+    return next((match[1] for match in sums if match), None)
+
+
 def _check_ends(output: GpuCopyOutput, *, has_tests: bool, is_closed: bool) -> None:
     if not output.correct:
         return
@@ -144,11 +157,15 @@ def _check_ends(output: GpuCopyOutput, *, has_tests: bool, is_closed: bool) -> N
             raise ParseError("no line 'nvbandwidth Version: v...'")
         output.unverified.append(_NO_VERSION)
     elif not is_closed:
-        if not re.match(r"0\.[0-5](?:\.|$)", output.tool_version):
-            raise ParseError(f"no closing line '{_CLOSING} ...': the output is cut off")
-        output.warnings.append(
-            f"nvbandwidth {output.tool_version} prints no closing line: tests may lack at its end"
-        )
+        lacking = "tests may lack at its end"
+        if re.match(r"0\.[0-5](?:\.|$)", output.tool_version):
+            output.warnings.append(
+                f"nvbandwidth {output.tool_version} prints no closing line: {lacking}"
+            )
+        elif not has_tests:
+            raise ParseError("no test: the output is cut off")
+        else:
+            output.unverified.append(f"no closing line '{_CLOSING} ...': {lacking}")
 
 
 def _next(lines: Deque[Line], expected: str) -> Line:
