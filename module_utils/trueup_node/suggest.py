@@ -7,9 +7,12 @@ from typing import Iterable, Optional
 
 
 def nearest(text: str, choices: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
-    """Which of the known words may have been meant, if any; ``cutoff`` is how alike they must be,
-    0 to 1."""
+    """Which of the known words may have been meant, if any: the one that begins so, else the most
+    alike; ``cutoff`` is how alike they must be, 0 to 1."""
     lower = {name.lower(): name for name in choices}
+    begun = [name for key, name in lower.items() if key.startswith(text.lower())]
+    if len(begun) == 1:
+        return begun[0]
     near = difflib.get_close_matches(text.lower(), lower, n=1, cutoff=cutoff)
     return lower[near[0]] if near else None
 

@@ -338,6 +338,7 @@ def test_a_recipe_of_a_known_model_names_its_own_weights(told: Any) -> None:
 
 def test_an_unknown_name_is_refused_with_the_known_ones(told: Any) -> None:
     assert "did you mean mixtral-8x7b?" in told("model", "mixtral-8x9b", status=1)[1]
+    assert "did you mean qwen3-235b-a22b?" in told("model", "qwen3-235b", status=1)[1]
     error = told("model", "ours/secret", status=1)[1]
     assert "known are deepseek-r1" in error
     assert "config.json" in error
