@@ -300,6 +300,8 @@ def _without_shared(
         names = {kind_of(match[0]) for match in ends.values()}
         if len(names) > 1 and len(names) * _NEIGHBOURS > len(block):
             continue
+        if not any(lines[at][match.end() :].strip() for at, match in ends.items()):
+            continue  # Nothing stands behind it, such as nvbandwidth's "Waived: ".
         for at, match in ends.items():
             cleaned_lines[at] = lines[at][match.end() :]
         count += len(block)

@@ -39,6 +39,7 @@ def test_a_label_before_each_line_is_removed(label: str) -> None:
             "Copy:  1.0 2\nScale:  1.0 2\nAdd:  1.0 2\nTriad:  1.0 2\n",
             "0: one line\n1: two\n",
             "Throughput: 3 requests/s\n",
+            "Waived: \nWaived: \nWaived: \nWaived: \nRunning\n",
         ),
         "Energies\n    1\n    2\nStep\n    3\nStep\nEnd\n",
     ],

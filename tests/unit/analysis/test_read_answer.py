@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -191,11 +192,13 @@ def test_the_tools_are_listed_once(call_trueup: Any, tmp_path: Path) -> None:
     assert [line.count("--benchmark (") for line in errors] == [1, 0]
 
 
-def test_a_warning_on_several_files_is_said_once(call_trueup: Any) -> None:
-    done = call_trueup("read", STREAM, STREAM, STREAM)
+def test_a_warning_on_several_files_is_said_once(call_trueup: Any, tmp_path: Path) -> None:
+    copies = [shutil.copy(STREAM, tmp_path / f"{name}.txt") for name in "abc"]
+    done = call_trueup("read", *map(str, copies))
     [line] = [line for line in done.err.splitlines() if "prints the best of its repeats" in line]
     assert line.startswith("warning: STREAM prints the best")
     assert "(3 files: " in line
+    assert "files" not in call_trueup("read", STREAM, STREAM).err
 
 
 def test_a_wrong_guess_is_answered_in_one_go(call_trueup: Any) -> None:

@@ -249,14 +249,17 @@ def _check_shape(matrix: _Matrix, name: str, line: Line) -> None:
 
 def _take(output: GpuCopyOutput, matrices: Mapping[str, _Matrix]) -> None:
     """Put the reported matrices into the output, and name the others."""
+    others = []
     for name, matrix in matrices.items():
         if name not in _TESTS or (name == _WRITE and _READ in matrices):
-            output.warnings.append(f"nvbandwidth's test {name} is not reported")
+            others.append(name)
         elif _TESTS[name].kind == "p2p":
             _take_peers(output, matrix, reads=name == _READ)
         else:
             for gpu, value in enumerate(_values(matrix)):
                 output.add(_TESTS[name].kind, (gpu,), [value * GB])
+    if others:
+        output.warnings.append(f"tests of nvbandwidth that are not reported: {', '.join(others)}")
 
 
 def _take_peers(output: GpuCopyOutput, matrix: _Matrix, *, reads: bool) -> None:
@@ -303,7 +306,8 @@ def _of_json(lines: Sequence[Line]) -> GpuCopyOutput:
 def _json_test(
     case: Mapping[str, Any], name: str, output: GpuCopyOutput, line: Line
 ) -> Optional[_Matrix]:
-    """The matrix of one test; None, and a warning, where it has none that is reported."""
+    """The matrix of one test, empty where it is not reported; None, and a warning, where it did not
+    run."""
     status = str(case["status"])
     if status in {"ERROR", "Not Found"}:
         output.warnings.append(f"this nvbandwidth has no test {name}")
@@ -322,8 +326,7 @@ def _json_test(
         heading == test.heading and not re.fullmatch(test.same, name) for test in _TESTS.values()
     ):
         raise line.error(f"test {name} has the description of another test")
-    output.warnings.append(f"nvbandwidth's test {name} is not reported")
-    return None
+    return []
 
 
 def _json_matrix(case: Mapping[str, Any], name: str, line: Line) -> _Matrix:
