@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from .parsers.nccl_log.output import NcclLogOutput
 
 STANDARD_INPUT: Final = "standard input"
+# Of lines that trueup's own drivers write below a tool's output, with its checksum.
+_DRIVERS: Final = "trueup-"
 # Resources, and their names in a parser's result.
-_NOT_READ: Final = "what stands below the results was not read: {}"
 _RESOURCES: Final = {
     "nodes": "node_count",
     "ranks": "ranks",
@@ -238,7 +239,8 @@ class _Front:
         except TrueupError as error:
             raise BadInput(f"{self.source}: {error}") from error
         log = _nccl_log(block)
-        unread = [self._in_source(below, block)] if below else []
+        is_sealed = below is not None and below.line.startswith(_DRIVERS)
+        unread = [_unread(self._in_source(below, block))] if below else []
         return Reading(
             source=self.source,
             tool=block.tool,
@@ -249,9 +251,9 @@ class _Front:
             warnings=[
                 *parsed.warnings,
                 *(log.warnings if log else []),
-                *map(_NOT_READ.format, unread),
+                *([] if is_sealed else unread),
             ],
-            unverified=unverified(parsed),
+            unverified=[*unverified(parsed), *(unread if is_sealed else [])],
             resources=_resources(parsed),
             hosts=list(dict.fromkeys(getattr(parsed, "hosts", ()))),
             reasons={**getattr(parsed, "reasons", {}), **(log.reasons if log else {})},
@@ -278,6 +280,10 @@ def _parsed(block: Block) -> tuple[Parsed, ParseError | None]:
             raise
         below = error
     return parse(block.ended), below
+
+
+def _unread(error: ParseError) -> str:
+    return f"what stands below the results was not read: {error}"
 
 
 def _nccl_log(block: Block) -> NcclLogOutput | None:

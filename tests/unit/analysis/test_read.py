@@ -173,14 +173,22 @@ def test_a_drivers_output_is_read_as_its_parser_alone_reads_it(path: str) -> Non
     assert (found.figures, found.warnings) == (parsed.metrics(), list(parsed.warnings))
 
 
-def test_a_damaged_line_below_the_results_is_said_with_its_place() -> None:
+def test_figures_above_a_drivers_damaged_line_are_unverified() -> None:
     text = (DATA / "vllm/vllm032_driver_random.log").read_text(encoding="utf-8")
     lines = text.splitlines()
     [at] = [at for at, line in enumerate(lines) if '"sha256"' in line]
     lines[at] = lines[at].replace(":", ";", 1)
-    [*_, warning] = read("\n".join(lines), source="x").warnings
+    [reason] = read("\n".join(lines), source="x").unverified
+    assert reason.startswith("what stands below the results was not read: ")
+    assert f"(line {at + 1}: " in reason
+
+
+def test_another_programs_text_below_the_results_is_a_warning() -> None:
+    text = (DATA / "gpu_copy" / "bandwidthtest.txt").read_text(encoding="utf-8")
+    whole, more = (read(each, source="x") for each in (text, f"{text}\nsome other program\n"))
+    assert (more.figures, more.unverified) == (whole.figures, whole.unverified)
+    [warning] = set(more.warnings) - set(whole.warnings)
     assert warning.startswith("what stands below the results was not read: ")
-    assert f"(line {at + 1}: " in warning
 
 
 def test_an_output_with_all_its_checks_is_not_unverified() -> None:
