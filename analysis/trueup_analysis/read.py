@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .parsers.nccl_log.output import NcclLogOutput
 
 STANDARD_INPUT: Final = "standard input"
-# Of lines that trueup's own drivers write below a tool's output, with its checksum.
+# A line of trueup's own drivers, below a tool's output and with its checksum, begins so.
 _DRIVERS: Final = "trueup-"
 # Resources, and their names in a parser's result.
 _RESOURCES: Final = {
@@ -239,7 +239,7 @@ class _Front:
         except TrueupError as error:
             raise BadInput(f"{self.source}: {error}") from error
         log = _nccl_log(block)
-        is_sealed = below is not None and below.line.startswith(_DRIVERS)
+        is_drivers = below is not None and below.line.startswith(_DRIVERS)
         unread = [_unread(self._in_source(below, block))] if below else []
         return Reading(
             source=self.source,
@@ -251,9 +251,9 @@ class _Front:
             warnings=[
                 *parsed.warnings,
                 *(log.warnings if log else []),
-                *([] if is_sealed else unread),
+                *([] if is_drivers else unread),
             ],
-            unverified=[*unverified(parsed), *(unread if is_sealed else [])],
+            unverified=[*unverified(parsed), *(unread if is_drivers else [])],
             resources=_resources(parsed),
             hosts=list(dict.fromkeys(getattr(parsed, "hosts", ()))),
             reasons={**getattr(parsed, "reasons", {}), **(log.reasons if log else {})},

@@ -125,12 +125,12 @@ class Site:
         asked = pull.Pull(self.url, sha256, self.records, "of-the-stand-in")
         # The machine of this test has its own CPUs, whatever size the metadata names.
         is_healthy = os.cpu_count() == VCPUS
-        given = {
+        variables = {
             "trueup_benchmarks": ["stream"],
             "trueup_health_benchmarks": ["stream"],
             "trueup_health_fatal": is_healthy,
         }
-        document = pull.document(asked, RUN, given, {})
+        document = pull.document(asked, RUN, variables, {})
         made = Machine(
             id=f"/sets/nodes/nodes_{number}",
             name=f"node{number:06d}",

@@ -265,10 +265,10 @@ def test_swapped_lines_give_the_right_figures_or_an_error(text: str, data: st.Da
     ],
 )
 def test_a_pasted_part_is_unverified_where_its_sums_add_up(pattern: str, missing: str) -> None:
-    whole, part = parse_gpu_copy(H100), parse_gpu_copy(changed(H100, pattern, ""))
-    assert (part.metrics(), whole.unverified) == (whole.metrics(), [])
-    assert [text[: len(missing)] for text in part.unverified] == [missing]
-    assert part.checks == whole.checks
+    output, pasted = parse_gpu_copy(H100), parse_gpu_copy(changed(H100, pattern, ""))
+    assert (pasted.metrics(), output.unverified) == (output.metrics(), [])
+    assert [text[: len(missing)] for text in pasted.unverified] == [missing]
+    assert pasted.checks == output.checks
 
 
 def test_a_text_without_its_banner_is_unverified() -> None:

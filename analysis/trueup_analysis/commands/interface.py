@@ -256,13 +256,13 @@ def raise_all(refused: Sequence[str]) -> NoReturn:
 
 def once_each(texts: Iterable[tuple[str, str]]) -> list[str]:
     """Sentences on files, each once whatever number of files it is on: pairs of file and text."""
-    files: dict[str, dict[str, None]] = {}
-    for source, text in texts:
-        files.setdefault(text, {})[source] = None
+    files: dict[str, list[str]] = {}
+    for source, text in dict.fromkeys(texts):
+        files.setdefault(text, []).append(source)
     return [
-        f"{next(iter(sources))}: {text}"
+        f"{sources[0]}: {text}"
         if len(sources) == 1
-        else f"{text} ({len(sources):,} files: {', '.join(list(sources)[:FILES_NAMED])}"
+        else f"{text} ({len(sources):,} files: {', '.join(sources[:FILES_NAMED])}"
         f"{', ...' * (len(sources) > FILES_NAMED)})"
         for text, sources in files.items()
     ]

@@ -169,8 +169,8 @@ def test_a_drivers_output_is_read_as_its_parser_alone_reads_it(path: str) -> Non
         with pytest.raises(BadInput):
             read(text, source=path, tool=tool)
         return
-    found = read(text, source=path, tool=tool)
-    assert (found.figures, found.warnings) == (parsed.metrics(), list(parsed.warnings))
+    reading = read(text, source=path, tool=tool)
+    assert (reading.figures, reading.warnings) == (parsed.metrics(), list(parsed.warnings))
 
 
 def test_figures_above_a_drivers_damaged_line_are_unverified() -> None:
@@ -185,9 +185,9 @@ def test_figures_above_a_drivers_damaged_line_are_unverified() -> None:
 
 def test_another_programs_text_below_the_results_is_a_warning() -> None:
     text = (DATA / "gpu_copy" / "bandwidthtest.txt").read_text(encoding="utf-8")
-    whole, more = (read(each, source="x") for each in (text, f"{text}\nsome other program\n"))
-    assert (more.figures, more.unverified) == (whole.figures, whole.unverified)
-    [warning] = set(more.warnings) - set(whole.warnings)
+    alone, followed = (read(each, source="x") for each in (text, f"{text}\nother program\n"))
+    assert (followed.figures, followed.unverified) == (alone.figures, alone.unverified)
+    [warning] = set(followed.warnings) - set(alone.warnings)
     assert warning.startswith("what stands below the results was not read: ")
 
 

@@ -23,7 +23,7 @@ from ...reading import STANDARD_ERROR, Line, is_number, only_json
 from .result import GB, GpuCopyOutput, possible
 
 _VERSION = re.compile(r"nvbandwidth Version: v?([0-9][0-9.]*)")
-_RUNNING = re.compile(r"(?:> )?Running ([a-z0-9_]+)\.")
+_RUNNING = re.compile(r"Running ([a-z0-9_]+)\.")
 _WAIVED = re.compile(r"Waived:.*|Waiving ([a-z0-9_]+)\.")
 _NO_TEST = re.compile(r"ERROR: Testcase (\w+) not found!")
 _ERROR = re.compile(r"(?i:error).*|\[CUDA_ERROR.*|NVML_ERROR.*")
@@ -249,17 +249,18 @@ def _check_shape(matrix: _Matrix, name: str, line: Line) -> None:
 
 def _take(output: GpuCopyOutput, matrices: Mapping[str, _Matrix]) -> None:
     """Put the reported matrices into the output, and name the others."""
-    others = []
+    unreported = []
     for name, matrix in matrices.items():
         if name not in _TESTS or (name == _WRITE and _READ in matrices):
-            others.append(name)
+            unreported.append(name)
         elif _TESTS[name].kind == "p2p":
             _take_peers(output, matrix, reads=name == _READ)
         else:
             for gpu, value in enumerate(_values(matrix)):
                 output.add(_TESTS[name].kind, (gpu,), [value * GB])
-    if others:
-        output.warnings.append(f"tests of nvbandwidth that are not reported: {', '.join(others)}")
+    if unreported:
+        names = ", ".join(unreported)
+        output.warnings.append(f"tests of nvbandwidth that are not reported: {names}")
 
 
 def _take_peers(output: GpuCopyOutput, matrix: _Matrix, *, reads: bool) -> None:
