@@ -496,7 +496,8 @@ def test_a_changed_byte_gives_the_right_bandwidths_or_an_error(
     """Sizes, counts of wrong values and bandwidths have redundancy: size = count x type and the
     header's sequence; algbw = size / time; busbw = algbw x factor; the average. So they are the
     right ones, but for one unit of a bandwidth's last printed digit, which lies within the rounding
-    of the time.
+    of the time. Where the line with the verdict is gone, the output is unverified and the counts of
+    wrong values are no figures.
 
     A time has redundancy only as far as algbw has digits (a small message's algbw is 0.00), i_min,
     i_max and i_p99 only their order, and old tables' error none: times are left out here.
@@ -504,14 +505,18 @@ def test_a_changed_byte_gives_the_right_bandwidths_or_an_error(
     right = figures(text)
     place = data.draw(st.integers(0, len(text) - 1))
     byte = data.draw(st.characters(min_codepoint=32, max_codepoint=126))
+    changed_text = text[:place] + byte + text[place + 1 :]
     try:
-        got = figures(text[:place] + byte + text[place + 1 :])
+        got = figures(changed_text)
     except ParseError:
         return
     right, got = (
         {key: value for key, value in found.items() if "time" not in key[0]}
         for found in (right, got)
     )
-    assert set(got) == set(right)
-    for key, value in right.items():
-        assert got[key] == pytest.approx(value, rel=0, abs=0.0101e9 if "bw" in key[0] else 0)
+    lacking = set(right) - set(got)
+    assert set(got) <= set(right)
+    assert not lacking or parse_nccl(changed_text).unverified
+    assert {name for name, _, _ in lacking} <= {"wrong", "wrong_in_place"}
+    for key, value in got.items():
+        assert value == pytest.approx(right[key], rel=0, abs=0.0101e9 if "bw" in key[0] else 0)
