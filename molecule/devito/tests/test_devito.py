@@ -57,8 +57,10 @@ def test_mpi_for_python_finds_the_nodes_mpi(host: Host) -> None:
 
 def test_every_layout_was_measured_with_finite_numbers(records: list[dict[str, Any]]) -> None:
     devito = [record for record in records if record["benchmark"] == "devito"]
-    # A problem of 64^3 is computed in less than a second.
-    assert [record["outcome"] for record in devito] == ["too_short"] * 3
+    # A problem of 64^3 takes less than a second, and longer where others use the processors.
+    for record in devito:
+        assert record["outcome"] in {"ok", "too_short"}
+        assert (record["outcome"] == "too_short") == ("s were timed" in (record["reason"] or ""))
     layouts = sorted((record["ranks"], record["threads_per_rank"]) for record in devito)
     assert layouts == [(1, 1), (1, 2), (2, 1)]
     values = [
