@@ -1,11 +1,12 @@
 """The front stage of ``trueup read``: a text as people paste it, to clean blocks of tools' lines,
 and the tools that may have written it.
 
-The stages stand in this order: Markdown quotes and fences; labels of launchers and log collectors
-(timestamps, syslog, pods, ``0:``, ``[1,0]<stdout>:``), one within another; prompts and traced
-commands; indentation; Megatron's long lines that a terminal has wrapped. No stage adds or removes a
-line: a line that is not the tool's is left empty, so that a parser's line numbers are those of the
-text. Each stage counts its lines.
+The stages stand in this order: Markdown quotes and fences; lines as JSON strings; labels of
+launchers, log collectors and loggers (timestamps, levels, syslog, pods, ``0:``,
+``[1,0]<stdout>:``), one within another; prompts and traced commands; indentation; Megatron's long
+lines that a terminal has wrapped. A line that is not the tool's is left empty, so that a parser's
+line numbers are those of the text; only the lines of one JSON string take the place of its line.
+Each stage counts its lines.
 
 A label that a tool's own lines could begin with is removed only from several neighbouring lines.
 """
@@ -18,7 +19,7 @@ import re
 import string
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from trueup_node.errors import BadInput
 
@@ -29,13 +30,22 @@ _FENCE: Final = re.compile(r"[ \t>]*(?:```|~~~)[\w+.{} -]*")
 _QUOTE: Final = re.compile(r"(?:> ?)+(?! ?>)")
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO: Final = rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
-_UNIX: Final = rf"(?:{_ISO}|[A-Z][a-z]{{2}} [ \d]\d {_CLOCK})"
+_DAY: Final = r"[A-Z][a-z]{2} [ \d]\d"
+_UNIX: Final = rf"(?:{_ISO}|{_DAY} {_CLOCK})"
+_CTIME: Final = rf"[A-Z][a-z]{{2}} {_DAY} {_CLOCK}(?: [A-Z]{{3,4}})? \d{{4}}"
+# Worse levels stay in the text.
+_LEVEL: Final = r"(?:TRACE|DEBUG|INFO|NOTICE)\b"
 # Labels that no tool's own line begins with.
 _SURE: Final = re.compile(
     r"(?:"
-    rf"(?:<\d{{1,3}}>)?{_UNIX} [\w.-]+ (?:[\w./@-]+\[\d+\]|kernel): ?"  # syslog, journalctl
-    rf"|{_ISO}(?: (?:stdout|stderr) [FP])?(?: |$)"  # kubectl --timestamps, containerd's files
-    r"|[ \t]*\[(?:[^\]\s]*@)?\d+,\d+\]<(?:stdout|stderr|stddiag)>:"  # mpirun --tag-output
+    rf"[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t\ufeff?{_ISO}(?: |$)"  # gh run view --log
+    rf"|{_ISO} \d\d[OE][ +]"  # GitLab
+    rf"|(?:<\d{{1,3}}>)?{_UNIX} [\w.-]+ (?:[\w./@-]+\[\d+\]|kernel): ?"  # syslog, journalctl
+    # kubectl --timestamps, containerd's files; a logger's time goes with its level
+    rf"|{_ISO}(?! *(?:[|-] +)?(?:[\w.:/-]+ +(?:L\d+ +|[|-] +)?)?\[?{_LEVEL})"
+    r"(?: (?:stdout|stderr) [FP])?(?: |$)"
+    # mpirun --tag-output, --timestamp-output
+    rf"|[ \t]*(?:{_CTIME})?\[(?:[^\]\s]*@)?\d+,\d+\]<(?:stdout|stderr|stddiag)>:"
     r"|\[pod/[^\]\s]+\] "  # kubectl --prefix
     r"|\[default\d+\]:|\[rank\d+\]: "  # torchrun
     r"|\(\w+(?: \w+)? pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray
@@ -50,8 +60,27 @@ _MAYBE: Final = (
         r"(?![A-Z]+: )[A-Za-z][\w.-]*: (?!Laying out IO file|\(g(?:roupid)?=\d)",
     ),
     re.compile(r"[a-z0-9](?:[\w.]*-)+[\w.]+ [\w.-]+ "),  # stern: a pod and its container
-    re.compile(rf"\[{_ISO}\] "),
+    re.compile(r"\[(?:[\w.-]*\d|stdout|stderr)\] "),  # Intel MPI's -l, PyTorch jobs, avocado
 )
+_TIME: Final = (
+    rf"(?:{_CTIME}|(?:(?:\d{{4}}[-/])?\d\d[-/]\d\d[T ]|{_DAY} )?{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)"
+)
+# A logger's label: a time; or a level with the time, names and places in the code beside it.
+_STAMP: Final = rf"(?:\[{_TIME}[^\]\[\n]{{0,60}}\]|{_TIME})"
+_PLACE: Final = r"(?:\[[^\]\[\s]{1,60}\]|[\w./-]+:\d+\])"
+_LOGGER: Final = re.compile(
+    # What separates the time from the level separates the level from the line. NCCL's own lines
+    # have a level in their middle.
+    rf"(?:{_STAMP}(?=( +[|-] )?)(?: *{_PLACE}|[ |,-]+(?!NCCL )\w[\w.<>:/-]{{0,60}}){{0,2}}[ |,-]*)?"
+    rf"(?:\[{_LEVEL}\]|{_LEVEL})"
+    rf"(?::[\w.]+:|(?: *{_TIME}| *{_PLACE})*"
+    r"(?(1)(?: *[|-] +\w[\w.<>:/-]{0,60}(?= +[|-] ))* *[|-]|[:|]?)(?: |$))"
+    rf"|(?:{_STAMP}|[IWEF]\d{{4}} {_CLOCK} +\d+)(?: *{_PLACE})*:?(?: |$)"
+)
+# Where a JSON object has its text: Ansible's result, docker, log collectors, journalctl.
+_TEXT_KEYS: Final = ("stdout", "log", "message", "msg", "MESSAGE", "textPayload")
+# What Ansible prints before a list of lines.
+_LIST_BEGIN: Final = re.compile(r'"[^"\n]*(?:_lines|msg)": \[\s*$')
 _NEIGHBOURS: Final = 4
 # What a shell prints before a command, which stays: it may say which program ran. GROMACS has a
 # title between plus signs.
@@ -115,7 +144,7 @@ class Clean(NamedTuple):
     """A text without the marks of those who handed it on.
 
     Attributes:
-        text: with as many lines as before.
+        text: with as many lines as before, and those that stood in one JSON string.
         removed: by kind, how many lines it was removed from.
     """
 
@@ -262,6 +291,50 @@ def _is_fence(line: str) -> bool:
     return ("```" in line or "~~~" in line) and _FENCE.fullmatch(line.rstrip()) is not None
 
 
+def _without_json(lines: list[str]) -> tuple[list[str], int]:
+    """With the lines that stand in JSON strings: those of a task's list, the standard output in a
+    task's result, and those that a log collector keeps as objects."""
+    first = next((line for line in lines if line.strip()), "")
+    if first.lstrip()[:1] in {"{", "["} and _packed(first) is None:
+        return lines, 0
+    unpacked: list[str] = []
+    is_list = False
+    count = 0
+    for line in lines:
+        found = _in_list(line) if is_list else _packed(line)
+        if found is None:
+            is_list = _LIST_BEGIN.search(line) is not None
+            unpacked.append(line)
+        else:
+            unpacked += found.split("\n")
+            count += 1
+    return unpacked, count
+
+
+def _in_list(line: str) -> str | None:
+    text = line.strip().removesuffix(",")
+    return _decoded(text) if text[:1] == text[-1:] == '"' else None
+
+
+def _packed(line: str) -> str | None:
+    """The text that a JSON object holds, which is the line or the result of a task."""
+    text = line.strip().partition(" => ")[2] if " => {" in line else line.strip()
+    if text[:1] + text[-1:] != "{}":
+        return None
+    found = _decoded(text)
+    if not isinstance(found, dict):
+        return None
+    value = next((found[key] for key in _TEXT_KEYS if key in found), None)
+    return value.removesuffix("\n") if isinstance(value, str) else None
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _without_labels(lines: list[str]) -> tuple[list[str], int]:
     """Without any label, however many stand one behind another."""
     total: set[int] = set()
@@ -270,10 +343,19 @@ def _without_labels(lines: list[str]) -> tuple[list[str], int]:
         lines = [_without_sure(line) for line in lines]
         for pattern in _MAYBE:
             lines, _ = _without_shared(lines, pattern, str.strip)
+        lines, _ = _without_shared(lines, _LOGGER, _without_digits)
         changed = {at for at, line in enumerate(lines) if line is not before[at]}
         if not changed:
-            return lines, len(total)
+            break
         total |= changed
+    if all(lines[at].startswith(" ") for at in total if lines[at]):
+        # Open MPI 5 ends its label with a space, Open MPI 4 has none.
+        lines = [line[1:] if at in total else line for at, line in enumerate(lines)]
+    return lines, len(total)
+
+
+def _without_digits(label: str) -> str:
+    return re.sub(r"[A-Z][a-z]{2}(?= )|\d+", "", label)
 
 
 def _without_sure(line: str) -> str:
@@ -372,6 +454,7 @@ def _without_wrapping(lines: list[str]) -> tuple[list[str], int]:
 
 _STAGES: Final[dict[str, Callable[[list[str]], tuple[list[str], int]]]] = {
     "Markdown": _without_quotes,
+    "JSON": _without_json,
     "labels": _without_labels,
     "prompts": _without_prompts,
     "arrows": _without_arrows,

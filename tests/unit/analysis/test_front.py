@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,15 @@ def labelled(label: str, text: str = TABLE) -> str:
         *("Mar  1 10:00:00 node-1 run[7]: ", "2026-03-01T10:00:00+0100 node-1 run[7]: "),
         *("worker-0  | ", "node-1: ", "run-worker-0 main ", "[rank0]: ", "[default3]:"),
         *("(TrainWorker pid=12, ip=10.0.0.1) ", "> 2026-03-01T10:00:00Z 0: "),
+        # Loggers, CI and their collectors.
+        *("INFO: ", "INFO:bench.run:", "[INFO] ", "[2026-03-01T10:00:00.5Z] ", "Mar  1 10:00:00 "),
+        *("2026-03-01 10:00:00,5 - INFO - ", "2026-03-01 10:00:00,5 - a.b - INFO - ", "10:00:00 "),
+        *("2026-03-01 10:00:00,5 INFO ", "[2026-03-01 10:00:00,5 n1:77][runner.py:50][INFO] "),
+        *("2026-03-01 10:00:00.5 | INFO     | a:run:42 - ", "INFO 03-01 10:00:00 [a.py:10] "),
+        *("I0301 10:00:00.000001  77 a.cc:10] ", "[Sun Mar  1 10:00:00 2026] ", "[0] "),
+        *("10:00:00 DEBUG| [stdout] ", "2026-03-01 10:00:00,5 a L0100 DEBUG| [stdout] "),
+        *("job\tA step\t2026-03-01T10:00:00.5Z ", "2026-03-01T10:00:00.5Z 01O "),
+        *("[run-worker-0] ", "Sun Mar  1 10:00:00 2026[1,0]<stdout>:"),
     ],
 )
 def test_a_label_before_each_line_is_removed(label: str) -> None:
@@ -40,12 +50,43 @@ def test_a_label_before_each_line_is_removed(label: str) -> None:
             "0: one line\n1: two\n",
             "Throughput: 3 requests/s\n",
             "Waived: \nWaived: \nWaived: \nWaived: \nRunning\n",
+            "".join(f"n1:7:7 [{gpu}] NCCL INFO Channel 0\n" for gpu in range(4)),
+            '[\n{"log": "a"},\n{"log": "b"}\n]\n',
         ),
         "Energies\n    1\n    2\nStep\n    3\nStep\nEnd\n",
     ],
 )
 def test_a_tools_own_lines_stay(text: str) -> None:
     assert (cleaned(text).text, cleaned(text).removed) == (text, {})
+
+
+def test_what_separates_a_time_from_its_level_separates_the_level_from_the_line() -> None:
+    line = "| Permissions | Pass |\n"
+    assert cleaned(f"10:00:00 {line}" * 4).text == line * 4
+    assert cleaned(f"2026-03-01T10:00:00Z INFO {line}" * 4).text == line * 4
+    assert cleaned(f"10:00:00 | INFO | {line}" * 4).text == line * 4
+
+
+def test_a_label_whose_time_passes_is_one_label() -> None:
+    lines = [f"2026-03-01 10:0{at}:00,{at} - INFO - {at}  x" for at in range(8)]
+    assert cleaned("\n".join(lines)).text == "\n".join(f"{at}  x" for at in range(8))
+
+
+def test_a_label_that_ends_with_a_space_leaves_none() -> None:
+    assert cleaned("[1,0]<stdout>: a\n[1,0]<stdout>:   b\n").text == "a\n  b\n"
+    assert cleaned("[1,0]<stdout>:a\n[1,0]<stdout>:   b\n").text == "a\n   b\n"
+
+
+def test_lines_in_json_strings_are_unpacked() -> None:
+    lines = TABLE.splitlines()
+    objects = "".join(json.dumps({"log": f"{line}\n", "stream": "stdout"}) + "\n" for line in lines)
+    assert cleaned(objects) == (TABLE, {"JSON": 5})
+    strings = ",\n".join(f"        {json.dumps(line)}" for line in lines)
+    clean = cleaned(f'ok: [n1] => {{\n    "run.stdout_lines": [\n{strings}\n    ]\n}}\n')
+    assert clean.text.splitlines()[2:-2] == lines
+    assert clean.removed == {"JSON": 5}
+    result = json.dumps({"changed": True, "stdout": TABLE, "stdout_lines": lines})
+    assert cleaned(f"changed: [n1] => {result}\n") == (TABLE, {"JSON": 1})
 
 
 def test_each_line_keeps_its_number_and_is_counted() -> None:
