@@ -1,7 +1,7 @@
 """The front stage of ``trueup read``: a text as people paste it, to clean blocks of tools' lines,
 and the tools that may have written it.
 
-The stages stand in this order: Markdown quotes and fences; lines as JSON strings; labels of
+The stages stand in this order: Markdown quotes and fences; HTML's entities; JSON strings; labels of
 launchers, log collectors and loggers (timestamps, levels, syslog, pods, ``0:``,
 ``[1,0]<stdout>:``), one within another; prompts and traced commands; indentation; Megatron's long
 lines that a terminal has wrapped. A line that is not the tool's is left empty, so that a parser's
@@ -13,6 +13,7 @@ A label that a tool's own lines could begin with is removed only from several ne
 
 from __future__ import annotations
 
+import html
 import json
 import operator
 import re
@@ -156,7 +157,7 @@ def cleaned(text: str) -> Clean:
     """A text after all stages."""
     if len(text) > _SAMPLE and not cleaned(text[:_SAMPLE]).removed:
         return Clean(text, {})
-    lines = text.replace("\u00a0", " ").split("\n")
+    lines = text.replace("\u00a0", " ").replace("\u200b", "").split("\n")
     removed: dict[str, int] = {}
     for name, stage in _STAGES.items():
         lines, count = stage(lines)
@@ -291,6 +292,11 @@ def _is_fence(line: str) -> bool:
     return ("```" in line or "~~~" in line) and _FENCE.fullmatch(line.rstrip()) is not None
 
 
+def _without_entities(lines: list[str]) -> tuple[list[str], int]:
+    decoded = [html.unescape(line) if "&" in line else line for line in lines]
+    return decoded, sum(map(operator.ne, decoded, lines))
+
+
 def _without_json(lines: list[str]) -> tuple[list[str], int]:
     """With the lines that stand in JSON strings: those of a task's list, the standard output in a
     task's result, and those that a log collector keeps as objects."""
@@ -411,17 +417,18 @@ def _without_arrows(lines: list[str]) -> tuple[list[str], int]:
 
 
 def _without_margin(lines: list[str]) -> tuple[list[str], int]:
-    """Without the common margin of the longest indented run, where it is most of the text; a YAML
-    document keeps it."""
+    """Without the common margin of the text, or of its longest run that is indented by four, where
+    it is most of the text; a YAML document keeps it."""
     filled = [at for at, line in enumerate(lines) if line.strip()]
     if sum(bool(_YAML.match(lines[at])) for at in filled) >= _MOSTLY * len(filled):
         return lines, 0
+    is_block = all(lines[at][0] in " \t" for at in filled)
     runs = [
         list(group)
         for is_indented, group in groupby(filled, lambda at: bool(_MARGIN.match(lines[at])))
         if is_indented
     ]
-    longest = max(runs, key=len, default=[])
+    longest = filled if is_block else max(runs, key=len, default=[])
     if len(longest) * 2 <= len(filled):
         return lines, 0
     margin = min((_margin(lines[at]) for at in longest), key=len)
@@ -454,6 +461,7 @@ def _without_wrapping(lines: list[str]) -> tuple[list[str], int]:
 
 _STAGES: Final[dict[str, Callable[[list[str]], tuple[list[str], int]]]] = {
     "Markdown": _without_quotes,
+    "HTML": _without_entities,
     "JSON": _without_json,
     "labels": _without_labels,
     "prompts": _without_prompts,

@@ -101,6 +101,16 @@ def test_each_line_keeps_its_number_and_is_counted() -> None:
     )
 
 
+def test_what_a_web_page_put_into_lines_is_removed() -> None:
+    clean = cleaned("a -&gt; b &amp; c\n\u200bx\u00a0y\n")
+    assert clean == ("a -> b & c\nx y\n", {"HTML": 1})
+
+
+def test_a_text_that_is_indented_as_a_whole_loses_its_margin() -> None:
+    clean = cleaned("  a\n\n    b\n   c")
+    assert clean == ("a\n\n  b\n c", {"indentation": 3})
+
+
 def test_an_arrow_behind_a_line_is_removed() -> None:
     heading = "\t<====  A V E R A G E S  ====>\na <- b\n"
     clean = cleaned(f"rate:  1.5    <==== here\n{heading}1  \u2190 x\n")
