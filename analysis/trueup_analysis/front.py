@@ -78,6 +78,8 @@ _LOGGER: Final = re.compile(
     r"(?(1)(?: *[|-] +\w[\w.<>:/-]{0,60}(?= +[|-] ))* *[|-]|[:|]?)(?: |$))"
     rf"|(?:{_STAMP}|[IWEF]\d{{4}} {_CLOCK} +\d+)(?: *{_PLACE})*:?(?: |$)"
 )
+# What a web page writes for characters of its markup; others are a URL's parameters.
+_ENTITY: Final = re.compile(r"&(?:lt|gt|amp|quot|apos|#39|#x27);")
 # Where a JSON object has its text: Ansible's result, docker, log collectors, journalctl.
 _TEXT_KEYS: Final = ("stdout", "log", "message", "msg", "MESSAGE", "textPayload")
 # What Ansible prints before a list of lines.
@@ -293,7 +295,14 @@ def _is_fence(line: str) -> bool:
 
 
 def _without_entities(lines: list[str]) -> tuple[list[str], int]:
-    decoded = [html.unescape(line) if "&" in line else line for line in lines]
+    """With the characters that a web page writes as entities. Where quotes stand as they are, an
+    entity of one is the tool's own, as in a JSON string."""
+    if any("&quot;" in line for line in lines) and any('"' in line for line in lines):
+        return lines, 0
+    decoded = [
+        _ENTITY.sub(lambda entity: html.unescape(entity[0]), line) if "&" in line else line
+        for line in lines
+    ]
     return decoded, sum(map(operator.ne, decoded, lines))
 
 
@@ -307,19 +316,19 @@ def _without_json(lines: list[str]) -> tuple[list[str], int]:
     is_list = False
     count = 0
     for line in lines:
-        found = _in_list(line) if is_list else _packed(line)
-        if found is None:
+        packed = _in_list(line) if is_list else _packed(line)
+        if packed is None:
             is_list = _LIST_BEGIN.search(line) is not None
             unpacked.append(line)
         else:
-            unpacked += found.split("\n")
+            unpacked += packed.split("\n")
             count += 1
     return unpacked, count
 
 
 def _in_list(line: str) -> str | None:
     text = line.strip().removesuffix(",")
-    return _decoded(text) if text[:1] == text[-1:] == '"' else None
+    return _from_json(text) if text[:1] == text[-1:] == '"' else None
 
 
 def _packed(line: str) -> str | None:
@@ -327,14 +336,14 @@ def _packed(line: str) -> str | None:
     text = line.strip().partition(" => ")[2] if " => {" in line else line.strip()
     if text[:1] + text[-1:] != "{}":
         return None
-    found = _decoded(text)
-    if not isinstance(found, dict):
+    fields = _from_json(text)
+    if not isinstance(fields, dict):
         return None
-    value = next((found[key] for key in _TEXT_KEYS if key in found), None)
+    value = next((fields[key] for key in _TEXT_KEYS if key in fields), None)
     return value.removesuffix("\n") if isinstance(value, str) else None
 
 
-def _decoded(text: str) -> Any:
+def _from_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -349,7 +358,7 @@ def _without_labels(lines: list[str]) -> tuple[list[str], int]:
         lines = [_without_sure(line) for line in lines]
         for pattern in _MAYBE:
             lines, _ = _without_shared(lines, pattern, str.strip)
-        lines, _ = _without_shared(lines, _LOGGER, _without_digits)
+        lines, _ = _without_shared(lines, _LOGGER, _without_time)
         changed = {at for at, line in enumerate(lines) if line is not before[at]}
         if not changed:
             break
@@ -360,7 +369,8 @@ def _without_labels(lines: list[str]) -> tuple[list[str], int]:
     return lines, len(total)
 
 
-def _without_digits(label: str) -> str:
+def _without_time(label: str) -> str:
+    """What a logger's labels share while time passes."""
     return re.sub(r"[A-Z][a-z]{2}(?= )|\d+", "", label)
 
 

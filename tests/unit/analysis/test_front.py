@@ -52,6 +52,8 @@ def test_a_label_before_each_line_is_removed(label: str) -> None:
             "Waived: \nWaived: \nWaived: \nWaived: \nRunning\n",
             "".join(f"n1:7:7 [{gpu}] NCCL INFO Channel 0\n" for gpu in range(4)),
             '[\n{"log": "a"},\n{"log": "b"}\n]\n',
+            '{"text": "a &quot;b&quot; &lt;c"}\n',
+            "https://a/b?x=1&section=2&copy=3\n",
         ),
         "Energies\n    1\n    2\nStep\n    3\nStep\nEnd\n",
     ],
@@ -104,6 +106,7 @@ def test_each_line_keeps_its_number_and_is_counted() -> None:
 def test_what_a_web_page_put_into_lines_is_removed() -> None:
     clean = cleaned("a -&gt; b &amp; c\n\u200bx\u00a0y\n")
     assert clean == ("a -> b & c\nx y\n", {"HTML": 1})
+    assert cleaned("{&quot;a&quot;: 1}").text == '{"a": 1}'
 
 
 def test_a_text_that_is_indented_as_a_whole_loses_its_margin() -> None:
