@@ -432,7 +432,8 @@ def _without_margin(lines: list[str]) -> tuple[list[str], int]:
     filled = [at for at, line in enumerate(lines) if line.strip()]
     if sum(bool(_YAML.match(lines[at])) for at in filled) >= _MOSTLY * len(filled):
         return lines, 0
-    is_block = all(lines[at][0] in " \t" for at in filled)
+    # Megatron's own lines begin with one blank.
+    is_block = all(lines[at].startswith(("  ", "\t")) for at in filled)
     runs = [
         list(group)
         for is_indented, group in groupby(filled, lambda at: bool(_MARGIN.match(lines[at])))

@@ -54,6 +54,7 @@ def test_a_label_before_each_line_is_removed(label: str) -> None:
             '[\n{"log": "a"},\n{"log": "b"}\n]\n',
             '{"text": "a &quot;b&quot; &lt;c"}\n',
             "https://a/b?x=1&section=2&copy=3\n",
+            " iteration 1/ 2 |\n iteration 2/ 2 |\n",
         ),
         "Energies\n    1\n    2\nStep\n    3\nStep\nEnd\n",
     ],
